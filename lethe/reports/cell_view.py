@@ -42,21 +42,25 @@ class CellView:
 
     def constants(self, name: str) -> dict[str, Any]:
         """Return the constants of a method, by the name of its row; those of a file of code are unknown: none."""
+        given = next((dict(m["constants"]) for m in self.content["methods"] if m["name"] == name), {})
+        return given | self._tuned(name)
+
+    def _tuned(self, name: str) -> dict[str, Any]:
         row = self.content["cells"][self.name]["rows"].get(name, {})
-        tuned = row.get("tuning", {}).get("settings", {})
-        return next((dict(m["constants"]) | tuned for m in self.content["methods"] if m["name"] == name), {})
+        return dict(row.get("tuning", {}).get("settings", {}))
 
     def with_own_constants(self, method_id: str) -> str | None:
         """Return the name of the method of this id for which no constant was set to another than the catalogue's.
 
-        What was set is what the benchmark file says, or every constant where the results hold no file: a default that
-        has changed since they were made is still the method's own.
+        What was set is what the benchmark file says and what its tuning chose, or every constant where the results
+        hold no file: a default that has changed since they were made is still the method's own.
         """
         own = {constant.name: constant.value for constant in method_info(method_id).constants}
         ids = {m["name"]: m["id"] for m in self.content["methods"]}
         given = {name: self.constants(name) for name in ids}
         if "benchmark" in self.content:
-            given = {entry.label: entry.constants for entry in parse_benchmark(self.content["benchmark"]).methods}
+            entries = parse_benchmark(self.content["benchmark"]).methods
+            given = {entry.label: dict(entry.constants) | self._tuned(entry.label) for entry in entries}
         there = (name for name in self.methods if ids[name] == method_id)
         return next((name for name in there if given[name].items() <= own.items()), None)
 

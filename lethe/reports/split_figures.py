@@ -7,7 +7,7 @@ import numpy as np
 
 from lethe.benchmark.benchmark_results import BenchmarkResults
 from lethe.benchmark.tuned_methods import TUNED
-from lethe.reports.split_ranking_table import probable_ranks, ranked_over_splits
+from lethe.reports.split_ranking_table import mean_ranks, probable_ranks, ranked_over_splits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ def ranks(axes: "Axes", content: Mapping[str, Any], results: BenchmarkResults, c
         probability = ranked.found.rank_probability[i]
         colour = f"C{(ranked.found.group[i] - 1) % 10}"
         axes.plot(probable_ranks(probability), [place, place], "-", color=colour, linewidth=2)
-        axes.plot(probability @ np.arange(1, len(probability) + 1), place, "o", color=colour, markersize=4)
+        axes.plot(mean_ranks(ranked.found)[i], place, "o", color=colour, markersize=4)
     axes.set_yticks(range(len(ranked.order)), [ranked.methods[i] for i in ranked.order], fontsize=6)
     axes.invert_yaxis()
     axes.set_xlabel(f"rank by {METRIC} over {len(cells)} splits: mean, and the ranks that hold 90 %")

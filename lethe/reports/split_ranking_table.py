@@ -32,7 +32,12 @@ def ranked_over_splits(results: BenchmarkResults, cells: Sequence[str], metric: 
         return None
     methods = [results.methods[i] for i, there in zip(results.ranked, known, strict=True) if there]
     found = rank_over_splits(values[known], higher_is_better=higher_is_better(metric))
-    return Ranked(methods, found, np.lexsort((-found.rank_probability[:, 0], found.group)))
+    return Ranked(methods, found, np.argsort(mean_ranks(found), kind="stable"))
+
+
+def mean_ranks(found: SplitRanking) -> Float64:
+    """Return each method's mean rank, from 1. Shape: (n_methods,)."""
+    return np.asarray(found.rank_probability @ np.arange(1, len(found.mean) + 1))
 
 
 def probable_ranks(probability: Float64) -> tuple[int, int]:
@@ -45,7 +50,7 @@ def probable_ranks(probability: Float64) -> tuple[int, int]:
 def split_ranking_tables(
     content: Mapping[str, Any], results: BenchmarkResults, metric: str, *, note: str
 ) -> Iterator[Table]:
-    """Yield for each task with two or more splits a row per ranked method, best mean first.
+    """Yield for each task with two or more splits a row per ranked method, best mean rank first.
 
     Columns: mean, probability of the first rank, mean rank, ranks that hold 90 % of the probability, Holm group. A
     method without a value in some split is left out.
@@ -67,6 +72,5 @@ def _row(ranked: Ranked, i: int) -> tuple[Value, ...]:
     found = ranked.found
     probability = found.rank_probability[i]
     low, high = probable_ranks(probability)
-    mean_rank = float(probability @ np.arange(1, len(probability) + 1))
-    first = float(probability[0])
-    return (ranked.methods[i], float(found.mean[i]), first, mean_rank, f"{low} to {high}", int(found.group[i]))
+    mean, first, mean_rank = float(found.mean[i]), float(probability[0]), float(mean_ranks(found)[i])
+    return (ranked.methods[i], mean, first, mean_rank, f"{low} to {high}", int(found.group[i]))
