@@ -134,6 +134,7 @@ def test_tuned_methods_say_nothing_of_a_transfer():
     content = results([method(name, LR=0.77) for name in values], one=cell(f_of(values)))
     assert [each.holds for each in check(content, "E-08")] == [None, None]
     searched = results([method(name) for name in values], one=cell(f_of(values)))
+    searched["benchmark"] = 'slug = "one"\nmethods = ["prmq", "fcs", "msg"]\n[[cell]]\ncompetition = "one.toml"\n'
     for row in searched["cells"]["one"]["rows"].values():
         row["tuning"] = {"settings": {"LR": 0.77}}
     assert [each.holds for each in check(searched, "E-08")] == [None, None]
