@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from lethe.competition.file import Scoring
 from lethe.evaluation.competition_score import score_outputs
@@ -18,6 +19,7 @@ from lethe.metrics.scoring.score import ModelOutputs
 FEWEST_FOR_A_SCORE = 3
 RETRAINED, FINETUNED = "retrained_outputs.safetensors", "finetuned_outputs.safetensors"
 LAST_CHECK = "last_check.json"  # the entry before, beside the sample
+STORED_PARTS = TypeAdapter(ScoreParts)
 
 
 @dataclass(frozen=True)
@@ -75,11 +77,20 @@ def _take_last(path: Path, n_models: int) -> ScoreParts | None:
     """Return what was kept of the score before; None where there is none of as many models."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
-        return ScoreParts(**kept["parts"]) if kept["n_models"] == n_models else None
-    except (OSError, ValueError, KeyError, TypeError):  # none, or a damaged one: there is nothing to compare with
+        return STORED_PARTS.validate_python(kept["parts"]) if kept["n_models"] == n_models else None
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        RecursionError,
+    ):  # none, or a damaged one: there is nothing to compare with
         return None
 
 
 def _keep(path: Path, n_models: int, parts: ScoreParts) -> None:
+    kept = json.dumps({"n_models": n_models, "parts": asdict(parts)})
     with suppress(OSError):  # a kit in a folder that cannot be written to
-        path.write_text(json.dumps({"n_models": n_models, "parts": asdict(parts)}), encoding="utf-8")
+        path.unlink(missing_ok=True)  # a link in a kit of somebody else: what it names is not written to
+        with path.open("x", encoding="utf-8") as file:
+            file.write(kept)

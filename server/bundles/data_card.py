@@ -11,6 +11,7 @@ import lethe
 from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
 from lethe.metrics.scoring.scorer_version import SCORER_VERSION
+from server.bundles import repository
 from server.competitions import phases
 from server.competitions import service as competitions
 from server.competitions.split_report import find_split_report
@@ -22,13 +23,25 @@ from server.storage import Storage
 RUN_SEEDS = "the first 8 bytes of SHA-256 of lethe-run/SLUG/SPLIT/SEED/RUN, big-endian, without the lowest bit"
 
 
-def seeds_withheld(competition: Competition, *, wanted: bool, at: datetime) -> str:
+def seeds_withheld(session: Session, competition: Competition, *, wanted: bool, at: datetime) -> str:
     """Return why the seeds are not published; empty if they are. Whoever has them can make the hidden sets."""
     if not wanted:
         return "The organisers keep the seeds of the splits."
     if phases.period_at(competition, None, at) is not None:
         return "Submissions are still taken, so the seeds of the splits are kept until no more are."
+    if _serve_another(session, competition, at):
+        return "Another competition that is not over has the same seeds of the splits, so they are kept until it is."
     return ""
+
+
+def _serve_another(session: Session, competition: Competition, at: datetime) -> bool:
+    """Return whether a competition that is not revealed, or takes submissions, has one of these seeds: a copy does."""
+    mine = {file.splits.seed for file in stored_file(competition).evaluated}
+    return any(
+        not mine.isdisjoint(file.splits.seed for file in stored_file(other).evaluated)
+        and (not gate.may_see_private(other, organiser=False) or phases.period_at(other, None, at) is not None)
+        for other in repository.others_not_archived(session, competition.id)
+    )
 
 
 def published_file(file: CompetitionFile, *, with_seeds: bool) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""Which submissions a bundle holds."""
+"""Which submissions a bundle holds, and which competitions its seeds could serve."""
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import or_, select
+from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session, joinedload
 
-from server.models.competition import Team
+from server.models.competition import Competition, CompetitionState, Team
 from server.models.submission import Stage, Submission
 
 
@@ -26,3 +26,10 @@ def published(session: Session, competition_id: str, *, on_boards: Collection[st
         .options(joinedload(Submission.competition), joinedload(Submission.team), joinedload(Submission.account))
     )
     return session.scalars(statement.order_by(Submission.received_at, Submission.id)).all()
+
+
+def others_not_archived(session: Session, competition_id: str) -> Sequence[Competition]:
+    """Return all competitions but this one, tasks included; cells of benchmarks, which never open, are none."""
+    others = Competition.id != competition_id, func.coalesce(Competition.parent_id, "") != competition_id
+    statement = select(Competition).where(*others, Competition.cell_key.is_(None))
+    return session.scalars(statement.where(Competition.state != CompetitionState.ARCHIVED.value)).all()

@@ -63,7 +63,7 @@ def _write(
     session: Session, storage: Storage, settings: Settings, competition: Competition, *, archive: HashedZip, seeds: bool
 ) -> None:
     tasks = competitions.tasks(session, competition)
-    withheld = data_card.seeds_withheld(competition, wanted=seeds, at=archive.at)
+    withheld = data_card.seeds_withheld(session, competition, wanted=seeds, at=archive.at)
     boards = all_boards(session, competition, tasks)
     content: dict[str, Any] = {
         "boards": boards,

@@ -6,7 +6,7 @@ The split is prepared on this machine, or named. Nothing of the instance that pu
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from lethe.client import bundle
 from lethe.competition.file import CompetitionFile
 from lethe.competition.tasks_section import task_name
 from lethe.competition.visibility import Visibility
-from lethe.data.datasets.roots import datasets_beside
+from lethe.data.datasets.roots import PATHS, datasets_beside
 from lethe.errors import InvalidInput, Violation
 from lethe.evaluation import capture
 from lethe.evaluation.competition_score import score_outputs
@@ -126,7 +126,18 @@ def _file(folder: Path, task: str) -> CompetitionFile:
     if "seed" not in of_task["splits"]:
         withheld = bundle.read(folder, "data.json")["seeds_withheld"]
         raise InvalidInput(f"The bundle has no seed of the splits, so no entry can be run again. {withheld}")
-    return CompetitionFile.model_validate(of_task)
+    file = CompetitionFile.model_validate(of_task)
+    _check_inside(file)
+    return file
+
+
+def _check_inside(file: CompetitionFile) -> None:
+    """Raise InvalidInput for data outside the bundle: who published it may name no other folder of this machine."""
+    for name in PATHS:
+        value = str(file.dataset.options.get(name, ""))
+        if value.startswith(("/", "~")) or ".." in PurePath(value).parts:
+            wrong = f"must be a path inside the bundle, without '..', was {value!r}"
+            raise InvalidInput(f"dataset.options.{name} {wrong}", violations=(Violation(name, wrong, value),))
 
 
 def _one_run(

@@ -87,9 +87,13 @@ def test_score_is_explained_beside_the_check_before_and_fine_tuning(kit: Path) -
     assert "against the check before: score +0.0000" in shown
     assert "against fine-tuning: score -" in shown
     assert f"advice: {first['advice']}" in shown
-    (kit / "data" / "last_check.json").write_text("{")
+    foreign, mine = kit / "data" / "last_check.json", kit.parent / "mine.txt"
+    mine.write_text('{"n_models": 5, "parts": {"forgetting_quality": "a", "retain_ratio": 1, "test_ratio": 1}}')
+    foreign.unlink()
+    foreign.symlink_to(mine)
     after = json.loads(check(kit, forgets_nothing, "--json")[1])["explanation"]
     assert list(after["differences"]) == ["fine-tuning"], "a damaged file is as none"
+    assert mine.read_text().endswith('"test_ratio": 1}}'), "a link in a foreign kit is not followed to write"
 
 
 def test_long_log_keeps_its_end() -> None:
