@@ -57,20 +57,28 @@ def text_with_uploads(client: LetheClient, path: Path, file: "CompetitionFile") 
     Raises InvalidInput where a folder cannot be uploaded, or its `root` cannot be found in the text.
     """
     text = path.read_text(encoding="utf-8")
-    sent: dict[str, str] = {}
+    found: dict[str, tuple[Path, str]] = {}
     for each in file.evaluated:
         root = each.dataset.options.get("root")
         folder = _beside(path, root)
-        if folder is None or root in sent:
+        if folder is None or root in found:
             continue
         _require_uploadable(each, str(root))
-        sent[str(root)] = _upload(client, folder, name=each.slug.replace("--", "-")[:64].strip("-"))
-    for root, name in sent.items():
-        written = re.compile(rf"""(\broot\s*=\s*)(["']){re.escape(root)}\2""")
-        text, n_found = written.subn(rf'\1"upload:{name}"', text)
-        if not n_found:
-            raise InvalidInput(f'{path}: {root} was uploaded as {name}; say root = "upload:{name}" in the file')
+        if not _root_in_file(str(root)).search(text):
+            raise InvalidInput(
+                f'{path}: {root} cannot be found in the text; write it as root = "{root}", or upload it with '
+                "`lethe dataset upload` and name that"
+            )
+        found[str(root)] = folder, each.slug.replace("--", "-")[:64].strip("-")
+    files = {root: _files(path, root, folder) for root, (folder, _) in found.items()}
+    for root, (folder, wanted) in found.items():  # all that may be wrong is looked at before anything is sent
+        name = _upload(client, folder, files[root], name=wanted)
+        text = _root_in_file(root).sub(rf'\1"upload:{name}"', text)
     return text
+
+
+def _root_in_file(root: str) -> re.Pattern[str]:
+    return re.compile(rf"""(\broot\s*=\s*)(["']){re.escape(root)}\2""")
 
 
 def _beside(path: Path, root: object) -> Path | None:
@@ -79,6 +87,27 @@ def _beside(path: Path, root: object) -> Path | None:
         return None
     folder = path.resolve().parent / root
     return folder if folder.is_dir() else None
+
+
+def _files(path: Path, root: str, folder: Path) -> list[Path]:
+    """Return what is sent of a folder: nothing hidden. Raises InvalidInput for one that may hold more than data."""
+    real = folder.resolve()
+    if real in path.resolve().parents:
+        raise InvalidInput(
+            f"{path}: the root {root!r} is the folder of this file, or one around it: put the images into a folder of "
+            "their own. With --no-upload nothing is sent"
+        )
+    if any(_is_hidden(part) for part in Path(root).parts):
+        raise InvalidInput(f"{path}: the root {root!r} is hidden, and is not sent; name another folder")
+    inside = [each for each in sorted(folder.rglob("*")) if not any(map(_is_hidden, each.relative_to(folder).parts))]
+    for each in inside:
+        if each.is_symlink() and not each.resolve().is_relative_to(real):
+            raise InvalidInput(f"{each} is a link that leads out of {root}: put the file itself there, or take it away")
+    return [each for each in inside if each.is_file()]
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") and name not in {".", ".."}
 
 
 def _require_uploadable(file: "CompetitionFile", root: str) -> None:
@@ -92,9 +121,8 @@ def _require_uploadable(file: "CompetitionFile", root: str) -> None:
         )
 
 
-def _upload(client: LetheClient, folder: Path, *, name: str) -> str:
+def _upload(client: LetheClient, folder: Path, files: list[Path], *, name: str) -> str:
     """Send a folder as a zip; return how the server calls it: by this name, or one with a number if that is taken."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     taken = {one["name"] for one in client.get("/datasets")}
     numbered = (f"{name[:60]}-{n}" for n in count(2))
     name = next(each for each in chain((name,), numbered) if each not in taken)

@@ -1,11 +1,13 @@
 """Tasks of EleutherAI's `lm_eval` from a folder: its own YAML files, and data files that these name.
 
 The library (extra `harness`) loads the data, writes the prompts and computes the metrics; the model and its tokenizer
-are the ones that all tasks here get. Nothing is downloaded.
+are the ones that all tasks here get. Nothing is downloaded. A task file may name Python functions (`!function`) and
+other files (`include`), which run and are read as the user's own: only take a stranger's after reading it.
 """
 
 import os
-from contextlib import chdir
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,8 @@ def read_harness_tasks(folder: Path) -> list[str]:
 
     Raises InvalidTaskData if there are none, or if `lm_eval` is not installed.
     """
-    names = list(_manager(folder).all_tasks)
+    with _offline():
+        names = list(_manager(folder).all_tasks)
     if not names:
         raise InvalidTaskData(f"{folder} holds no task of lm_eval: expected are YAML files with the key `task`")
     return sorted(names)
@@ -36,16 +39,17 @@ def evaluate_harness_tasks(model: LanguageModel, folder: Path, names: list[str])
 
     Data files' paths are relative to the folder. Raises InvalidTaskData for what `lm_eval` cannot read or run.
     """
-    manager = _manager(folder)
-    from lm_eval import simple_evaluate  # noqa: PLC0415 - seconds that other tasks need not pay
-    from lm_eval.models.huggingface import HFLM  # noqa: PLC0415
+    with _offline():
+        manager = _manager(folder)
+        from lm_eval import simple_evaluate  # noqa: PLC0415 - seconds that other tasks need not pay
+        from lm_eval.models.huggingface import HFLM  # noqa: PLC0415
 
-    try:
-        with chdir(folder):
-            read: Any = HFLM(pretrained=model.network, tokenizer=model.tokenizer, batch_size=BATCH)
-            found = simple_evaluate(read, tasks=names, task_manager=manager, bootstrap_iters=0, log_samples=False)
-    except Exception as error:  # a task file's templates are programs
-        raise InvalidTaskData(f"lm_eval cannot run the tasks of {folder.name}: {error}") from error
+        try:
+            with chdir(folder):
+                read: Any = HFLM(pretrained=model.network, tokenizer=model.tokenizer, batch_size=BATCH)
+                found = simple_evaluate(read, tasks=names, task_manager=manager, bootstrap_iters=0, log_samples=False)
+        except Exception as error:  # a task file's templates are programs
+            raise InvalidTaskData(f"lm_eval cannot run the tasks of {folder.name}: {error}") from error
     model.on_progress(1)
     return TaskResult(NAME, dict(sorted(_metrics(found["results"]).items())))
 
@@ -60,10 +64,24 @@ def _metrics(results: dict[str, dict[str, Any]]) -> dict[str, MetricValue]:
     return found
 
 
-def _manager(folder: Path) -> Any:
-    for name in OFFLINE:
-        os.environ[name] = "1"
+@contextmanager
+def _offline() -> Iterator[None]:
+    """Keep the libraries from asking a hub; what else runs in this process is as before afterwards."""
+    before, was_offline = {name: os.environ.get(name) for name in OFFLINE}, constants.HF_HUB_OFFLINE
+    os.environ.update(dict.fromkeys(OFFLINE, "1"))
     constants.HF_HUB_OFFLINE = True  # it is loaded already
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = was_offline
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _manager(folder: Path) -> Any:
     try:
         from lm_eval.tasks import TaskManager  # noqa: PLC0415
     except ImportError as error:

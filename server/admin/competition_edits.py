@@ -78,13 +78,15 @@ def extend(
 
 def preview_limits(session: Session, competition: Competition, values: Mapping[str, Any]) -> LimitsChange:
     """Return what other limits would mean. Raises InvalidInput naming each wrong value."""
-    before = stored_file(competition).limits
+    file = stored_file(competition)
+    before = file.limits
     _check_are_its_own(competition, {name for name, value in values.items() if value != getattr(before, name, None)})
     try:
         after = Limits.model_validate({**before.model_dump(), **values})
     except ValidationError as error:
         raise InvalidInput.from_validation(error, source="limits") from error
-    if wrong := tuple(limit_mistakes(after, n_models=stored_file(competition).n_models)):
+    earlier = set(limit_mistakes(before, n_models=file.n_models))  # taken before there was this check
+    if wrong := tuple(each for each in limit_mistakes(after, n_models=file.n_models) if each not in earlier):
         raise InvalidInput.from_violations(wrong, source="limits")
     today = repository.used_per_team(session, competition.id, since=start_of_day(now()))
     total = repository.used_per_team(session, competition.id)

@@ -10,19 +10,22 @@ from lethe.competition.uploaded_dataset import UPLOAD
 from server.config import Settings
 from server.datasets.upload import archive_limits
 from server.models.dataset import Dataset
-from server.parsing.client import run_on_file_if_free
+from server.parsing.client import run_on_file, turn_for_file
 from server.storage import Storage, dataset_key
 
 
 def propose(
     storage: Storage, settings: Settings, dataset: Dataset, *, at: datetime, given: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return what `server.parsing.proposal.propose_for` does. given: values in place of the proposed ones."""
-    with tempfile.TemporaryDirectory() as made:
+    """Return what `server.parsing.proposal.propose_for` does. given: values in place of the proposed ones.
+
+    One archive at a time is fetched and read by each web process. Raises HostFault while that is another.
+    """
+    with turn_for_file(), tempfile.TemporaryDirectory() as made:
         archive = Path(made) / "archive"
         storage.download(dataset_key(dataset.sha256), archive)
         with archive.open("rb") as file:
-            found: dict[str, Any] = run_on_file_if_free(
+            found: dict[str, Any] = run_on_file(
                 "propose_competition",
                 file,
                 limits=archive_limits(settings),

@@ -14,8 +14,9 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, Any
@@ -46,6 +47,7 @@ BUSY_S = 10
 PATIENCE_S = 1.0
 ATTEMPTS = 2  # at finding a reader: one that was killed may take a text's place in the queue with it
 _FOR_PAGES = threading.BoundedSemaphore(AT_ONCE)
+_FOR_FILES_OF_PAGES = threading.BoundedSemaphore(1)  # of its own: no page waits for what takes a minute
 
 
 class Unreadable(InvalidInput):
@@ -152,14 +154,15 @@ def run_if_free(task: str, data: bytes, **options: Any) -> Any:
         _FOR_PAGES.release()
 
 
-def run_on_file_if_free(task: str, file: IO[bytes], **options: Any) -> Any:
-    """Do what `run_on_file` does, for a page. Raises HostFault if too many pages have something read."""
-    if not _FOR_PAGES.acquire(timeout=PATIENCE_S):
-        raise HostFault("Too many files are being read; try again in some seconds", retry_after_s=BUSY_S)
+@contextmanager
+def turn_for_file() -> Iterator[None]:
+    """Hold the only turn of a page that has a file read; it is taken before the file is fetched. Raises HostFault."""
+    if not _FOR_FILES_OF_PAGES.acquire(timeout=PATIENCE_S):
+        raise HostFault("Another dataset is being read; try again in some seconds", retry_after_s=BUSY_S)
     try:
-        return run_on_file(task, file, **options)
+        yield
     finally:
-        _FOR_PAGES.release()
+        _FOR_FILES_OF_PAGES.release()
 
 
 def run(task: str, data: bytes, **options: Any) -> Any:

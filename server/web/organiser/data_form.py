@@ -120,7 +120,7 @@ def errors_of(error: AppError | None) -> dict[str, str]:
 def _options(form: Mapping[str, str]) -> dict[str, Any]:
     try:
         options = json.loads(form.get(OPTIONS, "{}")[:LONGEST])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput("The form lost what was found in the data; choose the dataset again") from error
     size = form.get(SIZE, "").strip()
     return {**(options if isinstance(options, dict) else {}), **({"size": _number(size)} if size else {})}

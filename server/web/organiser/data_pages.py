@@ -15,6 +15,7 @@ from server.deps import SessionDep, SettingsDep, StorageDep
 from server.web.cookies import Flash
 from server.web.deps import StaffDep, require_staff
 from server.web.organiser import data_form, file_editor
+from server.web.organiser.new_competition_pages import LongText
 from server.web.page_router import page_router
 from server.web.rendering import page, part, redirect
 
@@ -96,9 +97,9 @@ def check_form(request: Request, given: Given) -> Response:
 
 
 @router.post("/organise/new/check", dependencies=[Depends(require_staff)])
-def check_file(request: Request, given: Given) -> Response:
+def check_file(request: Request, *, text: LongText = "") -> Response:
     """Answer with what is wrong with a competition file while it is written."""
-    text = given.get("text", "").replace("\r\n", "\n")
+    text = text.replace("\r\n", "\n")
     try:
         read_file(text)
     except AppError as error:

@@ -1,10 +1,12 @@
 """Tasks of lm_eval from a folder: the library's own likelihoods are those of the stored model; nothing is fetched."""
 
 import json
+import os
 import sys
 
 import numpy as np
 import pytest
+from huggingface_hub import constants
 from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
@@ -87,8 +89,10 @@ def test_a_task_of_a_hub_is_not_fetched(folder, tmp_path):
 
 def test_a_folder_without_tasks_is_refused(tmp_path):
     pytest.importorskip("lm_eval")
+    before = dict(os.environ), constants.HF_HUB_OFFLINE
     with pytest.raises(InvalidTaskData, match="holds no task of lm_eval: expected are YAML files"):
         read_task("lm_eval", tmp_path, LoadSettings())
+    assert (dict(os.environ), constants.HF_HUB_OFFLINE) == before  # what else this process loads may ask a hub
 
 
 def test_a_missing_library_is_named(folder, monkeypatch):

@@ -197,6 +197,21 @@ def test_wrong_limits_are_named(server: Instance, limits: dict[str, object]) -> 
     assert answer.json()["errors"][0]["field"] == next(iter(limits))
 
 
+def test_a_limit_that_was_taken_earlier_does_not_forbid_the_change_of_others(server: Instance) -> None:
+    olga = opened(server)
+    with server.database.write() as session:
+        competition = session.scalars(select(Competition)).one()
+        limits = {**competition.config["limits"], "wall_time_s": 0.1}  # less than all runs need to start
+        competition.config = {**competition.config, "limits": limits}
+    body = {"limits": {"submissions_per_day": 7}, "reason": WHY}
+    assert server.client.put(f"{BASE}/limits", headers=olga, json=body).status_code == 200
+    body["limits"] = {"wall_time_s": 0.05}
+    assert (
+        server.client.put(f"{BASE}/limits", headers=olga, json=body).json()["errors"][0]["field"]
+        == "limits.wall_time_s"
+    )
+
+
 def test_announcement_is_read_by_all(server: Instance) -> None:
     olga = opened(server)
     body = {"title": "Clock", "text": "The *end* is near"}

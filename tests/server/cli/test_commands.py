@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
+from typer.testing import Result
 
 from lethe.cli import client_config, output
 from lethe.cli.submission_commands import exit_status
@@ -304,6 +305,33 @@ def test_images_beside_the_file_are_uploaded(
     text = (tmp_path / "mine.toml").read_text().replace('"folder"', '"utkface"')
     (tmp_path / "faces.toml").write_text(text.replace('slug = "mine"', 'slug = "faces"'))
     assert "cannot be uploaded (only folder" in told(lethe("competition", "create", str(tmp_path / "faces.toml")))
+
+
+def test_only_a_folder_of_data_is_uploaded_and_only_once_all_of_it_may_be(
+    server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LETHE_TOKEN", server.organiser()["Authorization"].removeprefix("Bearer "))
+    folder = tmp_path / "mine" / "pets"
+    for name, data in {**pets(8), "pets/.git/config": b"token", "pets/.secret": b"1"}.items():
+        (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mine" / name).write_bytes(data)
+    file = tmp_path / "mine" / "mine.toml"
+
+    def create(written: str) -> Result:
+        options = f'name = "folder"\noptions = {{ {written}, folders = ["label", "person"] }}'
+        file.write_text(competition_toml("mine").replace('name = "digits"', options))
+        return lethe("competition", "create", str(file), "--json")
+
+    for root in (".", "..", "pets/.."):
+        assert "is the folder of this file, or one around it" in told(create(f'root = "{root}"'))
+    assert "is hidden" in told(create('root = "pets/.git"'))
+    assert "cannot be found in the text" in told(create('"root" = "pets"'))
+    (folder / "passwd").symlink_to("/etc/passwd")
+    assert "leads out of pets" in told(create('root = "pets"'))
+    assert answer(lethe("dataset", "list", "--json")) == []
+    (folder / "passwd").unlink()
+    answer(create('root = "pets"'))
+    assert [one["files"] for one in answer(lethe("dataset", "list", "--json"))] == [8]
 
 
 def zip_of_two(folder: Path) -> Path:

@@ -4,10 +4,12 @@ import re
 import tomllib
 from html import unescape
 
+import pytest
 from sqlalchemy import select
 
 from server.models.account import Role
 from server.models.competition import Competition
+from server.parsing import client
 from tests.support.instance import Instance, competition_toml, make_zip
 from tests.support.pictures import pets
 from tests.support.web import Visitor, plain_text
@@ -56,6 +58,8 @@ def test_uploaded_images_become_a_draft(server: Instance, visitor: Visitor) -> N
     refused = visitor.post(NEW, {**wrong, "act": "create"}, page=f"{NEW}?dataset=pets")
     assert refused.status_code == 422
     assert fields(refused.text)["splits.forget.fraction"] == "0.99"
+    deep = visitor.post(f"{NEW}/check", {**form, "dataset.options": "[" * 2000}, page=f"{NEW}?dataset=pets")
+    assert "The form lost what was found" in deep.text
     later = {**wrong, "closes_at": form["closes_at"]}
     checked = visitor.post(f"{NEW}/check", later, page=f"{NEW}?dataset=pets")
     assert set(re.findall('data-field="([^"]*)"', checked.text)) == {"splits-forget-fraction", "training-learning_rate"}
@@ -103,3 +107,21 @@ def test_a_file_is_checked_while_it_is_written(server: Instance, visitor: Visito
     assert "did you mean epochs?" in wrong.text
     assert re.search(r'data-line="\d+"', wrong.text)
     assert "No mistakes" in visitor.post(f"{page}/check", {"text": competition_toml()}, page=page).text
+    assert visitor.post(f"{page}/check", {"text": "#" * 100_001}, page=page).status_code == 422
+
+
+def test_one_dataset_is_looked_at_at_a_time_and_no_other_page_waits_for_it(
+    server: Instance, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.account("olga", Role.ORGANISER)
+    visitor.log_in("olga")
+    visitor.post("/datasets", {"name": "pets"}, files={"file": ("a.zip", make_zip(pets(40)))})
+    fetched: list[str] = []
+    monkeypatch.setattr(type(server.storage), "download", lambda _, key, __: fetched.append(key))
+    monkeypatch.setattr(client, "PATIENCE_S", 0.01)
+    with client.turn_for_file():
+        busy = visitor.get(f"{NEW}?dataset=pets")
+        checked = visitor.post("/organise/new/check", {"text": competition_toml()}, page="/organise/new").text
+    assert "Another dataset is being read" in plain_text(busy.text)
+    assert "No mistakes" in checked
+    assert fetched == []
