@@ -43,7 +43,7 @@ def main() -> int:
         write_pictures(home / "datasets" / "drawn-faces")
         with running_instance(home) as instance:
             began = time.monotonic()
-            open_competition(instance, competition(options), prepared_within_s=WITHIN_S)
+            open_competition(instance, competition(options), within_s=WITHIN_S)
             print(f"prepared, N = {options.models}, in {time.monotonic() - began:.0f} s", flush=True)
             client = instance.participant("kaggler")
             for path in notebooks(options.paths):

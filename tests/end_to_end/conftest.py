@@ -136,12 +136,12 @@ def running_instance(home: Path, **changes: object) -> Iterator[Instance]:
             client.close()
 
 
-def open_competition(instance: Instance, toml: str) -> None:
+def open_competition(instance: Instance, toml: str, *, within_s: float = PATIENCE_S) -> None:
     """Create, prepare and open a competition, beside those that the instance has."""
     organiser, slug = instance.organiser, tomllib.loads(toml)["slug"]
     organiser.create_competition(toml)
     organiser.prepare(slug)
-    wait_until(lambda: organiser.competition(slug)["state"] in ("ready", "open"))
+    wait_until(lambda: organiser.competition(slug)["state"] in ("ready", "open"), within_s=within_s)
     organiser.open(slug)
 
 
