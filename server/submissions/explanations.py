@@ -24,7 +24,7 @@ def find_explanation(session: Session, view: SubmissionView, split: Split | None
     submission = view.submission
     others = {
         "the entry before": repository.score_before(session, submission),
-        "fine-tuning": repository.baseline_score(session, submission.competition_id, FINETUNE),
+        "fine-tuning": repository.baseline_score(session, submission, FINETUNE),
     }
     shown = {
         name: _parts(gate.score(found, submission.competition).breakdown if found else None)

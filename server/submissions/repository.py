@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from sqlalchemy import Select, func, select
-from sqlalchemy.orm import Session, defer, joinedload
+from sqlalchemy import Select, func, select, tuple_
+from sqlalchemy.orm import Session, aliased, defer, joinedload
 
 from lethe.competition.visibility import Visibility
 from server.disclosure.gate import score_order
@@ -106,22 +106,32 @@ def score_before(session: Session, submission: Submission) -> PublicScore | None
     """Return the public score that counts of what the team sent last before the submission, of what has one."""
     earlier = Submission.received_at < submission.received_at
     mine = Submission.team_id == submission.team_id, Submission.competition_id == submission.competition_id
-    return session.scalar(_newest_score().where(*mine, earlier))
+    return session.scalar(_newest_score(submission.id).where(*mine, earlier))
 
 
-def baseline_score(session: Session, competition_id: str, method: str) -> PublicScore | None:
-    """Return the public score that counts of a competition's reference line of the method, whatever its constants."""
+def baseline_score(session: Session, submission: Submission, method: str) -> PublicScore | None:
+    """Return the public score that counts of the reference line of the method beside the submission, whatever its
+    constants."""
     named = (Submission.message == method) | Submission.message.startswith(f"{method} ", autoescape=True)
     is_baseline = Submission.team.has(Team.is_baseline.is_(True))
-    return session.scalar(_newest_score().where(Submission.competition_id == competition_id, named, is_baseline))
+    beside = Submission.competition_id == submission.competition_id
+    return session.scalar(_newest_score(submission.id).where(beside, named, is_baseline))
 
 
-def _newest_score() -> Select[PublicScore]:
+def _newest_score(compared_id: str) -> Select[PublicScore]:
+    """Return the newest of those scores that were made like the compared one: of as many models, by the same scorer."""
+    score, evaluation = aliased(PublicScore), aliased(Evaluation)
+    like = (
+        select(evaluation.n_runs, score.scorer_version)
+        .join(evaluation, evaluation.id == score.evaluation_id)
+        .where(score.submission_id == compared_id, evaluation.is_current.is_(True))
+    )
     statement = (
         select(PublicScore)
         .join(Submission, Submission.id == PublicScore.submission_id)
         .join(Evaluation, Evaluation.id == PublicScore.evaluation_id)
-        .where(Evaluation.is_current.is_(True))
+        .where(Evaluation.is_current.is_(True), Submission.disqualified_at.is_(None))
+        .where(tuple_(Evaluation.n_runs, PublicScore.scorer_version).in_(like))
     )
     return statement.order_by(Submission.received_at.desc(), Submission.id).limit(1)
 

@@ -108,6 +108,10 @@ def test_score_is_explained_beside_the_entry_before_and_fine_tuning(
     assert answer["explanation"]["advice"] in page
     only = server.client.get(f"/api/v1/submissions/{first}", headers=headers).json()["explanation"]
     assert list(only["differences"]) == ["fine-tuning"]
+    with server.database.write() as session:
+        session.query(PublicScore).where(PublicScore.submission_id == first).one().scorer_version = "another"
+    after = server.client.get(f"/api/v1/submissions/{second}", headers=headers).json()["explanation"]
+    assert list(after["differences"]) == ["fine-tuning"], "scores of another scorer are not compared"
 
 
 def test_a_ladder_shows_no_factors(make: Make, visitor: Visitor) -> None:
