@@ -67,16 +67,16 @@ def send(client, slug, setting):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "submission.py"
         path.write_text(CODE.format(**setting))
-        for _ in range(MOST_TRIES):
+        for attempt in range(MOST_TRIES):
             try:
                 return client.submit(slug, path, message=json.dumps(setting))
             except Unreachable:
                 time.sleep(LOOK_EVERY_S)
             except ApiError as error:
-                if error.http_status not in (429, 503):
+                if error.http_status not in (429, 503) or error.problem["type"].endswith(":quota-exceeded"):
                     print(f"refused: {error}")
                     return None
-                time.sleep(LOOK_EVERY_S)
+                time.sleep(LOOK_EVERY_S * 2**attempt)
     return None
 
 
