@@ -76,7 +76,7 @@ def send(client, slug, setting):
                 if error.http_status not in (429, 503) or error.problem["type"].endswith(":quota-exceeded"):
                     print(f"refused: {error}")
                     return None
-                time.sleep(LOOK_EVERY_S * 2**attempt)
+                time.sleep(min(60.0, LOOK_EVERY_S * 2**attempt))
     return None
 
 
