@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from lethe.benchmark.method_runs import MethodRuns, RunPlace, own_original
 from lethe.client import bundle
@@ -126,7 +127,12 @@ def _file(folder: Path, task: str) -> CompetitionFile:
     if "seed" not in of_task["splits"]:
         withheld = bundle.read(folder, "data.json")["seeds_withheld"]
         raise InvalidInput(f"The bundle has no seed of the splits, so no entry can be run again. {withheld}")
-    file = CompetitionFile.model_validate(of_task)
+    try:
+        file = CompetitionFile.model_validate(of_task)
+    except ValidationError as error:
+        raise InvalidInput(
+            f"{folder} holds a competition file that is not valid: {error.errors()[0]['msg']}"
+        ) from error
     _check_inside(file)
     return file
 

@@ -93,9 +93,11 @@ def test_an_unfinished_late_submission_holds_up_no_close(server: Instance) -> No
 def test_late_submissions_end_and_need_a_setting(server: Instance) -> None:
     over = now() - 2 * HOUR
     owner = server.account("olga", Role.ORGANISER)
-    server.competition(
-        organiser=owner, closes_at=over, extra=f"[late]\naccepted = true\nuntil = {(over + HOUR).isoformat()}"
-    )
+    until = f"[late]\naccepted = true\nuntil = {(now() + 48 * HOUR).isoformat()}"
+    ended = server.competition(organiser=owner, closes_at=over, extra=until)
+    with server.database.write() as session:  # a file that is over is not taken
+        row = session.merge(ended)
+        row.config = row.config | {"late": row.config["late"] | {"until": (over + HOUR).isoformat()}}
     server.competition("never", organiser=owner, closes_at=over)
     ada = server.participant("ada")
     assert server.submit(ada).status_code == server.submit(ada, slug="never").status_code == 409
