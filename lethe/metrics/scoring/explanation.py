@@ -6,12 +6,14 @@ It is computed from a few numbers of each side, never from single examples, so t
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lethe.metrics.scoring.arrays import Float64
-from lethe.metrics.scoring.score import ModelOutputs, Score
+
+if TYPE_CHECKING:  # the web server explains scores, and its image has not what computing them needs
+    from lethe.metrics.scoring.score import ModelOutputs, Score
 
 LEVELS = (0, 5, 25, 50, 75, 95, 100)
 FACTORS = {"forgetting_quality": "forgetting", "retain_ratio": "retain", "test_ratio": "test"}
@@ -111,7 +113,7 @@ class Explanation:
         return [*found, f"advice: {self.advice}"]
 
 
-def score_parts(found: Score, unlearned: ModelOutputs, retrained: ModelOutputs) -> ScoreParts | None:
+def score_parts(found: "Score", unlearned: "ModelOutputs", retrained: "ModelOutputs") -> ScoreParts | None:
     """Return the parts of a score; None where it was computed without accuracies."""
     if found.retain_ratio is None or found.test_ratio is None:
         return None
@@ -130,7 +132,7 @@ def epsilon_percentiles(epsilon: Float64) -> dict[str, float]:
     return {str(level): float(value) for level, value in zip(LEVELS, values, strict=True)}
 
 
-def confidence_ratios(unlearned: ModelOutputs, retrained: ModelOutputs) -> dict[str, float | None]:
+def confidence_ratios(unlearned: "ModelOutputs", retrained: "ModelOutputs") -> dict[str, float | None]:
     """Return spread_ratio and share_above (see `ScoreParts`). Confidences: shape (n_models, n_examples)."""
     spread = retrained.confidences.std(axis=0)
     varies = spread > 0.0
