@@ -19,7 +19,6 @@ from typer.models import CommandInfo, TyperInfo
 import lethe
 from lethe.cli import (
     account_commands,
-    benchmark_commands,
     check_command,
     competition_group,
     competition_views,
@@ -41,6 +40,7 @@ from lethe.cli import (
     team_commands,
     worker_token_commands,
 )
+from lethe.cli.benchmarks import benchmark_commands
 from lethe.cli.operator_packages import operator_packages
 from lethe.cli.output import Terminal
 from lethe.errors import AppError

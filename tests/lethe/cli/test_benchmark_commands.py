@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from lethe.benchmark.execution import UnfinishedBenchmark
-from lethe.cli import benchmark_commands
+from lethe.cli.benchmarks import benchmark_commands
 from lethe.errors import InvalidInput
 from lethe.reports.tidy_benchmark import COLUMNS
 from tests.lethe.benchmark.conftest import finished, write_benchmark  # noqa: F401  fixtures of another folder
@@ -50,7 +50,7 @@ def test_run_without_a_sandbox_has_nothing_left_to_do(finished):  # noqa: F811
 
 def test_a_further_process_works_beside_this_one(write_benchmark, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr("lethe.benchmark.execution.Execution.run", lambda self: None)  # this one does nothing
-    monkeypatch.setattr("lethe.cli.benchmark_processes.subprocess", forked_subprocess())
+    monkeypatch.setattr("lethe.cli.benchmarks.benchmark_processes.subprocess", forked_subprocess())
     path, out = write_benchmark(), tmp_path / "out"
     path.write_text(re.sub("methods = .*", 'methods = ["original"]', path.read_text()))
     result = invoke("run", path, "--out", out, "--sandbox", "none", "--processes", "2")
@@ -74,7 +74,7 @@ def helpers(monkeypatch):
         def terminate(self) -> None:
             done[-1].append("terminated")
 
-    monkeypatch.setattr("lethe.cli.benchmark_processes.subprocess.Popen", Helper)
+    monkeypatch.setattr("lethe.cli.benchmarks.benchmark_processes.subprocess.Popen", Helper)
     return done
 
 

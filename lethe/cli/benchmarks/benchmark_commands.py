@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lethe.cli.benchmark_processes import further_processes
-from lethe.cli.benchmark_source import read_source
+from lethe.cli.benchmarks.benchmark_processes import further_processes
+from lethe.cli.benchmarks.benchmark_source import read_source
+from lethe.cli.benchmarks.meta_command import meta
 from lethe.cli.context import Json, Url, connected
-from lethe.cli.meta_command import meta
 from lethe.cli.operator_packages import import_from_checkout, operator_packages
 from lethe.cli.output import console, notes, print_facts, print_json, print_table
 from lethe.cli.overall_progress import OverallProgress
