@@ -123,7 +123,7 @@ def climb_hill(
 
 
 def _change(rng: np.random.Generator, n_examples: int, size: float) -> Array:
-    """Return offsets of a random tenth of the examples: what a hash draws for one split's, and anew for the other's."""
+    """Return offsets of a random tenth of the examples: drawn independently for each split, as by a hash."""
     return rng.normal(0.0, size, n_examples) * (rng.uniform(size=n_examples) < CHANGED)
 
 

@@ -111,7 +111,7 @@ def create(
 
     A `root` that lies beside the file is uploaded: workers do not see this machine's files.
     """
-    checked = read_new_file(file)  # its mistakes are told with the file's own name before anything is sent
+    checked = read_new_file(file)  # mistakes are reported with the file's own name, before anything is sent
     with connected(url) as client:
         text = file.read_text(encoding="utf-8") if keep_root else text_with_uploads(client, file, checked)
         made = client.create_competition(text)

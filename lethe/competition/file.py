@@ -306,8 +306,8 @@ def parse_competition(text: str, *, source: str = "competition file") -> Competi
         named = {violation.field for violation in wrong}
         wrong += tuple(each for each in list_violations(error) if each.field not in named)
     if wrong:
-        told = tuple(with_suggestion(violation, CompetitionFile) for violation in said_once(wrong, data))
-        raise InvalidCompetitionFile.from_violations(told, source=source)
+        mistakes = tuple(with_suggestion(violation, CompetitionFile) for violation in said_once(wrong, data))
+        raise InvalidCompetitionFile.from_violations(mistakes, source=source)
     return file
 
 

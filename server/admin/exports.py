@@ -2,11 +2,9 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
 from datetime import datetime
 from enum import StrEnum
-from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -15,11 +13,11 @@ from lethe.errors import InvalidInput, Violation
 from lethe.metrics.scoring.sample_size import smallest_detectable_shift
 from lethe.reports.csv_lines import csv_lines
 from server.admin import exports_repository as repository
+from server.admin.spool import spool
 from server.leaderboard import service as boards
 from server.models.competition import Competition
 
 Rows = Iterator[dict[str, Any]]
-PIECE = 1 << 16
 
 
 class Format(StrEnum):
@@ -43,21 +41,10 @@ MEDIA_TYPES = {Format.CSV: "text/csv; charset=utf-8", Format.JSONL: "application
 def spooled(
     session: Session, competition: Competition, table: ExportTable, form: Format, *, phase: str = ""
 ) -> Iterator[bytes]:
-    """Return an export piece by piece. It is on this host's disk by then: a slow reader holds no connection."""
+    """Return an export piece by piece."""
     rows = export_rows(session, competition, table, phase=phase)
-    with ExitStack() as stack:
-        file = stack.enter_context(TemporaryFile())
-        for line in as_csv(rows) if form is Format.CSV else as_jsonl(rows):
-            file.write(line.encode())
-        file.seek(0)
-        stack.pop_all()  # closed when it was read, or by nobody's reading it
-    return _pieces(file)
-
-
-def _pieces(file: IO[bytes]) -> Iterator[bytes]:
-    with file:
-        while piece := file.read(PIECE):
-            yield piece
+    lines = as_csv(rows) if form is Format.CSV else as_jsonl(rows)
+    return spool(lambda file: file.writelines(line.encode() for line in lines))
 
 
 def export_rows(session: Session, competition: Competition, table: ExportTable, *, phase: str = "") -> Rows:

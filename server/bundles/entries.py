@@ -83,7 +83,7 @@ def _part(session: Session, settings: Settings, view: views.SubmissionView, *, a
 
 
 def _add_code(storage: Storage, submission: Submission, *, archive: HashedZip) -> str | None:
-    """Return where the code stands in the archive; None if it is no longer stored."""
+    """Return the path of the code in the archive; None if it is no longer stored."""
     key = content_key(submission.content_sha256)
     if not storage.exists(key):
         return None

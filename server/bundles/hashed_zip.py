@@ -10,7 +10,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 @dataclass
 class HashedZip:
-    """The archive, and what stands in it. at: the date of every file."""
+    """The archive and its entries. at: the date of every file."""
 
     zip: ZipFile
     at: datetime

@@ -6,9 +6,7 @@ hidden data. `manifest.json`, signed like a receipt, names every other file with
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from datetime import datetime
-from tempfile import TemporaryFile
 from typing import IO, Any
 from zipfile import ZipFile
 
@@ -17,6 +15,7 @@ from sqlalchemy.orm import Session
 import lethe
 from lethe.client.bundle import COMPETITION, FORMAT, MANIFEST
 from server.admin import competition_edits
+from server.admin.spool import spool
 from server.bundles import data_card, entries, site
 from server.bundles.boards import all_boards
 from server.bundles.hashed_zip import HashedZip
@@ -30,13 +29,11 @@ from server.models.competition import Competition
 from server.storage import Storage
 from server.submissions import receipts
 
-PIECE = 1 << 16
-
 
 def spooled(
     session: Session, storage: Storage, settings: Settings, competition: Competition, *, seeds: bool = True
 ) -> Iterator[bytes]:
-    """Return the bundle piece by piece; it is on this host's disk by then.
+    """Return the bundle piece by piece.
 
     seeds: whether the seeds of the splits are in it, once no submission is taken any more. Raises NotRevealed before
     the reveal, Conflict for a task.
@@ -44,19 +41,12 @@ def spooled(
     lifecycle.require_no_task(competition)
     if not gate.may_see_private(competition, organiser=False):
         raise gate.sealed(competition)
-    with ExitStack() as stack:
-        file = stack.enter_context(TemporaryFile())
+
+    def write(file: IO[bytes]) -> None:
         with ZipFile(file, "w") as zipped:
             _write(session, storage, settings, competition, archive=HashedZip(zipped, now()), seeds=seeds)
-        file.seek(0)
-        stack.pop_all()  # closed when it was read, or by nobody's reading it
-    return _pieces(file)
 
-
-def _pieces(file: IO[bytes]) -> Iterator[bytes]:
-    with file:
-        while piece := file.read(PIECE):
-            yield piece
+    return spool(write)
 
 
 def _write(

@@ -75,7 +75,7 @@ def test_a_mistake_of_one_task_is_named_with_its_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("usual", "wrong", "told"),
+    ("usual", "wrong", "message"),
     [
         ("n_models = 32", 'n_models = "32"', "n_models: must be a whole number, without quotation marks"),
         ("n_models = 32", "n_models = true", "n_models: must be a whole number (was True)"),
@@ -99,7 +99,7 @@ def test_a_mistake_of_one_task_is_named_with_its_place() -> None:
         ),
     ],
 )
-def test_a_slip_of_the_pen_is_told_what_was_meant(usual: str, wrong: str, told: str) -> None:
+def test_a_mistake_is_answered_with_what_was_meant(usual: str, wrong: str, message: str) -> None:
     with pytest.raises(InvalidCompetitionFile) as raised:
         parse_competition(TOML.replace(usual, wrong))
-    assert told in raised.value.detail
+    assert message in raised.value.detail
