@@ -53,7 +53,8 @@ def detect(source: Source) -> Detected:
     if questions := [name for name in source.names if name.endswith(".jsonl") and "/" not in name]:
         return _from_questions(source, questions)
     shown = ", ".join(source.names[:5]) + (", …" if len(source.names) > 5 else "")
-    raise InvalidDataset(f"no images and no questions were found among {len(source.names)} files ({shown}). {HELP}")
+    looked_at = f"among {len(source.names)} files ({shown})" if source.names else "for there are no files"
+    raise InvalidDataset(f"no images and no questions were found {looked_at}. {HELP}")
 
 
 def _from_tables(source: Source, tables: Sequence[str]) -> Detected | None:
