@@ -45,6 +45,7 @@ def lethe(instance: Instance, folder: Path) -> Command:
         **{name: value for name, value in os.environ.items() if not name.startswith("LETHE_")},
         "LETHE_URL": instance.url,
         "LETHE_TOKEN": token,
+        "LETHE_COMPETITION": "tiny",  # other modules leave competitions of their own on the instance
         "LETHE_HOME": str(folder / "home"),
         "XDG_CONFIG_HOME": str(folder / "config"),
         "XDG_CACHE_HOME": str(folder / "cache"),

@@ -18,8 +18,7 @@ from tests.support.compose import Compose
 
 WITH_VALUE = frozenset({"--env-file", "--profile", "-p", "--wait-timeout", "--tail"})
 START_ORDER = ("web", "worker", "messages", "beat")
-CLIENT = """#!{python} -IS
-import socket, sys
+CLIENT = """import socket, sys
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({address!r})
     given = b"" if sys.stdin.isatty() or "exec" not in sys.argv else sys.stdin.buffer.read()
@@ -113,9 +112,10 @@ def docker_on_path(folder: Path, docker: FakeDocker) -> Iterator[Path]:
 
     programs = folder / "programs"
     programs.mkdir()
-    client = programs / "docker"
-    client.write_text(CLIENT.format(python=sys.executable, address=str(folder / "docker.sock")))
-    client.chmod(0o755)
+    client, program = programs / "client.py", programs / "docker"
+    client.write_text(CLIENT.format(address=str(folder / "docker.sock")))
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -IS {shlex.quote(str(client))} "$@"\n')
+    program.chmod(0o755)
     with socketserver.UnixStreamServer(str(folder / "docker.sock"), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
