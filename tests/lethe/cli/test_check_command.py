@@ -94,6 +94,8 @@ def test_score_is_explained_beside_the_check_before_and_fine_tuning(kit: Path) -
     after = json.loads(check(kit, forgets_nothing, "--json")[1])["explanation"]
     assert list(after["differences"]) == ["fine-tuning"], "a damaged file is as none"
     assert mine.read_text().endswith('"test_ratio": 1}}'), "a link in a foreign kit is not followed to write"
+    again = json.loads(check(kit, forgets_nothing, "--json")[1])["explanation"]
+    assert list(again["differences"]) == ["the check before", "fine-tuning"], "it was replaced by a file of one's own"
 
 
 def test_long_log_keeps_its_end() -> None:

@@ -12,6 +12,7 @@ from server.competitions import service as competitions
 from server.db import now
 from server.models.competition import Competition
 from server.models.evaluation import PublicScore
+from server.models.submission import Submission
 from server.submissions import service as submissions
 from server.submissions import views as submission_views
 from server.teams import service as teams
@@ -112,6 +113,12 @@ def test_score_is_explained_beside_the_entry_before_and_fine_tuning(
         session.query(PublicScore).where(PublicScore.submission_id == first).one().scorer_version = "another"
     after = server.client.get(f"/api/v1/submissions/{second}", headers=headers).json()["explanation"]
     assert list(after["differences"]) == ["fine-tuning"], "scores of another scorer are not compared"
+    with server.database.write() as session:
+        row = session.query(PublicScore).where(PublicScore.submission_id == first).one()
+        row.scorer_version = session.query(PublicScore).where(PublicScore.submission_id == second).one().scorer_version
+        session.get_one(Submission, first).disqualified_at = now()
+    after = server.client.get(f"/api/v1/submissions/{second}", headers=headers).json()["explanation"]
+    assert list(after["differences"]) == ["fine-tuning"], "what is disqualified is not compared"
 
 
 def test_a_ladder_shows_no_factors(make: Make, visitor: Visitor) -> None:
