@@ -41,6 +41,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "": BASE,
     "torch": (*BASE, *TORCH),
     "hf": (("python", "-c", "import lethe.huggingface.tasks"),),
+    "harness": (("python", "-c", "import lethe.huggingface.harness_task, lm_eval"),),
     "plots": (("lethe", "evaluate", "--unlearned", "U.npz", "--retrained", "R.npz", "--plot", "metrics.png"),),
     "frames": (("python", "-c", PYTHON_FIRST + "; print(e.to_frame())"),),
     "parquet": (("python", "-c", "import pyarrow, pandas"),),
