@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 from lethe.benchmark.benchmark_file import Tune
 from lethe.benchmark.cell_metrics import compute_method_metrics, compute_reference_metrics
-from lethe.benchmark.method_runs import OpenRuns, run_method
+from lethe.benchmark.method_runs import OpenRuns, may_share_a_process, run_in_one_process, run_method
 from lethe.benchmark.metric_keys import is_complete, missing_metrics
 from lethe.benchmark.plan import CellPlan, MethodPlan, Plan
 from lethe.benchmark.run_cost import can_be_measured, measure_cost
@@ -18,6 +19,7 @@ from lethe.benchmark.tuned_methods import finished_study, settled_methods, study
 from lethe.errors import AppError, HostFault
 from lethe.metrics import Side
 from lethe.preparation.step_cache import PreparationProgress
+from lethe.tuning.local_run import SplitRuns
 
 WAIT_S = 1.0
 Say = Callable[[str], None]
@@ -31,7 +33,8 @@ class UnfinishedBenchmark(HostFault):
 class Execution:
     """One process's work on a benchmark. until: of time.monotonic, when to stop; None: when all is done.
 
-    on_preparation: what hears how far a cell's preparation is, where this process does it.
+    open_runs: for files of the benchmark's author. each_apart: also for the catalogue's methods, whose runs otherwise
+    share a process. on_preparation: what hears how far a cell's preparation is, where this process does it.
     """
 
     plan: Plan
@@ -40,10 +43,13 @@ class Execution:
     say: Say
     until: float | None = None
     device: str = "cpu"
+    each_apart: bool = False
     on_preparation: Callable[[CellPlan, PreparationProgress], None] = lambda *_: None
     _faults: dict[str, str] = field(default_factory=dict)
     _began: float = field(default_factory=time.time)
     _helped: dict[str, SharedPreparation] = field(default_factory=dict)
+    _process: SplitRuns | None = None
+    _opened: ExitStack = field(default_factory=ExitStack)
 
     def run(self) -> None:
         """Compute what is missing and is computed by no other process; wait for what others compute.
@@ -52,8 +58,9 @@ class Execution:
         """
         if changed := self.folder.remember(self.plan):
             self.say(changed)
-        while self._pass() and not self._is_over():
-            time.sleep(WAIT_S)
+        with self._opened:
+            while self._pass() and not self._is_over():
+                time.sleep(WAIT_S)
         if self._faults:
             listed = "; ".join(f"{name}: {message.rstrip('.')}" for name, message in self._faults.items())
             raise UnfinishedBenchmark(f"not everything could be run: {listed}. `lethe benchmark resume` tries it again")
@@ -92,6 +99,7 @@ class Execution:
                     split_dir=self._split(cell),
                     study_file=file,
                     run_limit_s=self.plan.file.run_wall_time_s,
+                    process=self._process_on(cell),
                     is_over=self._is_over,
                 )
             except AppError as error:
@@ -179,14 +187,17 @@ class Execution:
 
     def _cost(self, cell: CellPlan, method: MethodPlan, unit: Unit, name: str) -> None:
         try:
-            measure_cost(unit, method, self._split(cell), run_limit_s=self.plan.file.run_wall_time_s)
+            measure_cost(unit, method, self._process_on(cell), run_limit_s=self.plan.file.run_wall_time_s)
         except AppError as error:
             self._faults[name] = f"its cost: {error.detail}"
 
     def _runs_and_metrics(self, cell: CellPlan, method: MethodPlan, unit: Unit, name: str) -> None:
         started = time.monotonic()
         try:
-            run_method(cell, method, unit, self._split(cell), open_runs=self.open_runs, until=self.until)
+            if may_share_a_process(cell, method) and not self.each_apart:
+                run_in_one_process(cell, method, unit, self._process_on(cell), until=self.until)
+            else:
+                run_method(cell, method, unit, self._split(cell), open_runs=self.open_runs, until=self.until)
         except AppError as error:
             self._faults[name] = error.detail
             return
@@ -202,6 +213,14 @@ class Execution:
         started = time.monotonic()
         work()
         unit.add_times(metrics_s=time.monotonic() - started)
+
+    def _process_on(self, cell: CellPlan) -> SplitRuns:
+        """Return the process that holds the cell's split; one at a time is kept."""
+        split_dir = self._split(cell)
+        if self._process is None or self._process.lost or self._process.split_dir != split_dir:
+            self._opened.close()
+            self._process = self._opened.enter_context(SplitRuns(split_dir))
+        return self._process
 
     def _split(self, cell: CellPlan) -> Path:
         return self.folder.split_dir(cell)

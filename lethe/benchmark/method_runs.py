@@ -21,10 +21,12 @@ from lethe.evaluation.evaluators import Evaluator, load_evaluator
 from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs
 from lethe.evaluation.local_check import Failure, explain_failure, stage_files
 from lethe.evaluation.manifest import Manifest
+from lethe.evaluation.model_outputs import read_stored_outputs
 from lethe.evaluation.original_models import find_place, read_original, read_whole_numbers
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.submission.failure_place import place_beside
 from lethe.submission.package import Package, load_package
+from lethe.tuning.local_run import SplitRuns
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -116,6 +118,45 @@ def run_method(
     place = RunPlace(split_dir, package, cell.competition)
     with open_runs(place) as runs:
         _run_parts(range(done, wanted), runs, place, unit, until=until)
+
+
+def may_share_a_process(cell: CellPlan, method: MethodPlan) -> bool:
+    """Return whether a method's runs may follow one another in a process without a sandbox, and give the same.
+
+    Only the catalogue's own: its files leave nothing behind in a process, which a test checks for each. Not where runs
+    have originals of their own, nor where weights are kept.
+    """
+    settings = cell.competition
+    return method.method_id is not None and settings.scoring.setup == "reuse-n-1" and not settings.report.keep_weights
+
+
+def run_in_one_process(
+    cell: CellPlan, method: MethodPlan, unit: Unit, process: SplitRuns, *, until: float | None
+) -> None:
+    """Make the runs that are missing, a part at a time in a fork of `process`; stop at time `until` after a part.
+
+    Like `run_method`, without its start of a process for each run. The first part is one run: what it takes says how
+    many fit into the others.
+    """
+    done, wanted = unit.n_runs, cell.competition.n_models
+    limit_s = cell.competition.limits.run_wall_time_s or cell.competition.limits.wall_time_s
+    n_runs, outputs = 1, process.folder / "part.safetensors"
+    while done < wanted and not unit.read("failure") and (until is None or time.monotonic() < until):
+        started = time.monotonic()
+        n_runs = min(n_runs, wanted - done)
+        try:
+            found = process.run(method.files, runs=n_runs, seed=done, outputs_file=outputs, run_limit_s=limit_s)
+        except InvalidInput as error:
+            runs = f"run {done}" if n_runs == 1 else f"runs {done} to {done + n_runs - 1}"
+            unit.write("failure", {"class": "exception", "message": f"{runs}: {error.detail}", "run": done})
+            return
+        stored, wall_time_s = read_stored_outputs(outputs)[0], np.array([run["wall_time_s"] for run in found.runs])
+        unit.write_part(ShardOutputs(**vars(stored), wall_time_s=wall_time_s).to_bytes(), n_runs=n_runs)
+        took_s, unlearning_s = time.monotonic() - started, float(wall_time_s.sum())
+        unit.add_times(unlearning_s=unlearning_s, evaluation_s=took_s - unlearning_s)
+        unit.write("backend", {"sandbox": "none"})
+        done += n_runs
+        n_runs = max(1, min(PART_RUNS, int(PART_S * n_runs / took_s)))
 
 
 def _run_parts(missing: range, runs: MethodRuns, place: RunPlace, unit: Unit, *, until: float | None) -> None:

@@ -3,13 +3,11 @@
 A few runs more, one after another in a process of their own: neither other processes nor the start of a sandbox count.
 """
 
-from pathlib import Path
-
 import numpy as np
 
 from lethe.benchmark.plan import MethodPlan
 from lethe.benchmark.store import Json, Unit
-from lethe.tuning.local_run import run_on_split
+from lethe.tuning.local_run import SplitRuns
 
 RUNS = 3
 Z_95 = 1.959964
@@ -20,9 +18,9 @@ def can_be_measured(method: MethodPlan) -> bool:
     return method.method_id is not None or method.searched
 
 
-def measure_cost(unit: Unit, method: MethodPlan, split_dir: Path, *, run_limit_s: float) -> None:
+def measure_cost(unit: Unit, method: MethodPlan, process: SplitRuns, *, run_limit_s: float) -> None:
     """Run the method and keep what its runs and one retraining cost. Raises InvalidInput if it fails."""
-    done = run_on_split(method.files, split_dir, runs=RUNS, timeout_s=RUNS * run_limit_s)
+    done = process.run(method.files, runs=RUNS, run_limit_s=run_limit_s)
     runs = {name: [run[name] for run in done.runs] for name in ("cpu_time_s", "work_epochs")}
     retraining = {"retraining_cpu_s": done.retraining_cpu_s, "retraining_epochs": done.retraining_epochs}
     unit.write("cost", {**runs, **retraining})

@@ -27,6 +27,7 @@ class ChildProcess:
     """`python -m MODULE DATA DESCRIPTOR`, until the block ends. folder: its own, removed with it."""
 
     folder: Path
+    lost = False  # it did not answer, and will not
 
     def __init__(self, module: str, data: Path) -> None:
         self._module, self._data = module, data
@@ -82,6 +83,7 @@ class ChildProcess:
             self._requests.flush()
             line = self._answers.readline()
         if not line:
+            self.lost = True
             said = self.log().strip()[-2000:] or "it said nothing"
             raise HostFault(f"the child process that runs on {self._data} ended: {said}")
         answer: dict[str, Any] = json.loads(line)

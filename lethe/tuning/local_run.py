@@ -1,6 +1,7 @@
 """Starts methods on a prepared split in a child process, so that their memory and their faults stay there."""
 
 import json
+import signal
 import statistics
 import tempfile
 from collections.abc import Mapping
@@ -52,6 +53,7 @@ class SplitRuns(ChildProcess):
         if not (split_dir / "manifest.json").is_file():
             raise InvalidInput(f"{split_dir} is not a prepared split: it has no manifest.json")
         super().__init__("lethe.tuning.split_run", split_dir)
+        self.split_dir = split_dir
 
     def run(
         self,
@@ -62,10 +64,12 @@ class SplitRuns(ChildProcess):
         weights_dir: Path | None = None,
         outputs_file: Path | None = None,
         timeout_s: float | None = None,
+        run_limit_s: float | None = None,
     ) -> LocalRuns:
         """Run a submission's files (the first one holds `unlearning`); run i has the seed `seed + i`.
 
         weights_dir: where the unlearned models are written; outputs_file: what they answer, as stored outputs.
+        timeout_s: for all runs together, run_limit_s: for each.
         Raises InvalidInput if the method fails or the time is over, HostFault if the process is lost.
         """
         if weights_dir is not None:
@@ -82,6 +86,7 @@ class SplitRuns(ChildProcess):
                 "outputs": None if outputs_file is None else str(outputs_file.resolve()),
                 "answer": str(folder / "answer.json"),
                 "timeout_s": timeout_s,
+                "run_limit_s": run_limit_s,
             }
             return self._answer(request)
 
@@ -89,6 +94,8 @@ class SplitRuns(ChildProcess):
         status = self.ask(request)["status"]
         if status is None:
             raise InvalidInput(f"the method did not end within {request['timeout_s']:g} s")
+        if status == -signal.SIGALRM:
+            raise InvalidInput(f"a run of the method did not end within {request['run_limit_s']:g} s")
         answer = Path(request["answer"])
         lost = {"failure": f"its process ended with status {status}"}
         found = json.loads(answer.read_text("utf-8")) if answer.is_file() else lost

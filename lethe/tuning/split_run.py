@@ -1,6 +1,7 @@
 """Runs methods on one prepared split: `python -m lethe.tuning.split_run SPLIT ANSWERS`, a fork for each request.
 
-Requests are JSON lines on standard input: {"source", "runs", "seed", "weights", "outputs", "answer", "timeout_s"}.
+Requests are JSON lines on standard input: {"source", "runs", "seed", "weights", "outputs", "answer", "timeout_s",
+"run_limit_s"}.
 ANSWERS is a file descriptor; a line on it says that a request is done, and the file `answer` how. `weights` is a folder
 for the unlearned models, `outputs` a file for what they answer, or null.
 """
@@ -8,6 +9,7 @@ for the unlearned models, `outputs` a file for what they answer, or null.
 import importlib.util
 import json
 import resource
+import signal
 import sys
 import time
 import traceback
@@ -28,6 +30,7 @@ from lethe.evaluation.manifest import Manifest
 from lethe.evaluation.model_outputs import StoredOutputs
 from lethe.networks.builders import build
 from lethe.runtime.data_loaders import GuestData, load_data, make_loaders
+from lethe.runtime.entry import seed_everything
 from lethe.tuning.counted_work import counted_work
 
 Unlearning = Callable[..., Any]
@@ -72,6 +75,7 @@ def _all_runs(request: Mapping[str, Any], split: LoadedSplit) -> dict[str, Any]:
             split.evaluator,
             seed=request["seed"] + run,
             into=weights_file(request["weights"], run),
+            limit_s=request["run_limit_s"],
         )
         for run in range(request["runs"])
     ]
@@ -101,17 +105,28 @@ def load_method(path: Path) -> Unlearning:
 
 
 def one_run(
-    unlearning: Unlearning, data: GuestData, evaluator: Evaluator, *, seed: int, into: Path | None
+    unlearning: Unlearning,
+    data: GuestData,
+    evaluator: Evaluator,
+    *,
+    seed: int,
+    into: Path | None,
+    limit_s: float | None,
 ) -> tuple[dict[str, float], RunOutputs]:
-    """Unlearn once from the original model. Return times in seconds, work in epochs and accuracies; and all outputs."""
+    """Unlearn once from the original model. Return times in seconds, work in epochs and accuracies; and all outputs.
+
+    A method that takes longer than limit_s ends the process, by SIGALRM.
+    """
     net = build(data.network)
     net.load_state_dict(data.original_state)
     net.train()
-    torch.manual_seed(seed)
+    seed_everything(seed)
     loaders = make_loaders(data)
     started, cpu_started = time.perf_counter(), time.process_time()
+    signal.setitimer(signal.ITIMER_REAL, limit_s or 0.0)
     with counted_work(net) as work:
         unlearning(net, loaders.retain, loaders.forget, loaders.validation)
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
     cpu_time_s, wall_time_s = time.process_time() - cpu_started, time.perf_counter() - started
     state = {name: tensor.detach() for name, tensor in net.state_dict().items()}
     outputs = evaluator.evaluate_state(state)

@@ -68,7 +68,7 @@ class TrialRuns:
             runs=missing,
             seed=question.seed + first + there,
             outputs_file=beside,
-            timeout_s=None if self.run_limit_s is None else missing * self.run_limit_s,
+            run_limit_s=self.run_limit_s,
         )
         beside.replace(path)
 

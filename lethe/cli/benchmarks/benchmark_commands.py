@@ -75,7 +75,10 @@ def run(  # noqa: PLR0917  typer makes its options from these parameters
     processes: Annotated[int, typer.Option(min=1, help="How many work side by side; one for each idle core.")] = 1,
     sandbox: Annotated[
         str | None,
-        typer.Option("--sandbox", help="bubblewrap, plain or none; else bubblewrap in a checkout, none elsewhere."),
+        typer.Option(
+            "--sandbox",
+            help="bubblewrap, plain or none: for every method. Else only for your own files, and in a checkout.",
+        ),
     ] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run again what failed (F).")] = False,
     device: Device = "cpu",
@@ -111,7 +114,16 @@ def run(  # noqa: PLR0917  typer makes its options from these parameters
         OverallProgress({"benchmark": 1.0}, look=share.now, quiet=not progress),
     ):
         made = share.note_preparation
-        Execution(plan, folder, open_runs, _say(), until=until, device=device, on_preparation=made).run()
+        Execution(
+            plan,
+            folder,
+            open_runs,
+            _say(),
+            until=until,
+            device=device,
+            each_apart=sandbox not in {None, "none"},
+            on_preparation=made,
+        ).run()
     _print_status(plan, out)
 
 

@@ -58,10 +58,11 @@ def write_files(folder: Path) -> Path:
 
 
 def execute(path: Path, out: Path, *, open_runs=child_runs, said=None) -> None:
-    """Run a benchmark to its end."""
+    """Run a benchmark to its end; with another `open_runs`, the catalogue's methods too run in it."""
     said = [] if said is None else said
+    each_apart = open_runs is not child_runs
     with forked_children():
-        Execution(read_plan(path), BenchmarkFolder(out), open_runs, said.append).run()
+        Execution(read_plan(path), BenchmarkFolder(out), open_runs, said.append, each_apart=each_apart).run()
 
 
 @pytest.fixture(scope="session")

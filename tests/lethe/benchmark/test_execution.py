@@ -118,7 +118,7 @@ def test_after_a_kill_only_the_rest_is_run(prepared_copy, monkeypatch):
     assert counted.runs == [2, 3, 0]  # the rest of finetune, and the one run of the broken method
 
 
-def test_resumed_runs_have_the_same_bits(finished, prepared_copy, monkeypatch):
+def test_runs_in_one_process_and_apart_have_the_same_bits(finished, prepared_copy, monkeypatch):
     monkeypatch.setattr("lethe.benchmark.method_runs.PART_RUNS", 1)
     path, out = prepared_copy
     with pytest.raises(Killed):

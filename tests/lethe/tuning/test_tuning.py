@@ -28,7 +28,7 @@ class MadeUpRuns:
 
     asked: list[tuple[int, int]] = field(default_factory=list)
 
-    def run(self, files, *, runs, seed, outputs_file, timeout_s):
+    def run(self, files, *, runs, seed, outputs_file, run_limit_s):
         (text,) = files.values()
         epochs = int(next(line for line in text.splitlines() if line.startswith("EPOCHS = "))[9])
         if epochs == 3:
