@@ -20,6 +20,7 @@ import torch
 from lethe.benchmark.method_runs import OpenRuns, child_runs, run_in_one_process, run_method
 from lethe.benchmark.plan import Plan, read_plan
 from lethe.benchmark.store import Unit
+from lethe.competition.visibility import Visibility
 from lethe.evaluation.evaluators import load_evaluator
 from lethe.preparation.prepare import prepare_split
 from lethe.runtime.data_loaders import load_data
@@ -56,7 +57,7 @@ def main() -> None:
         (folder / "competition.toml").write_text(COMPETITION)
         plans = {n_models: _plan(folder, n_models) for n_models in (FEW, MANY)}
         split_dir = folder / "split"
-        prepare_split(plans[FEW].cells[0].competition, "public", split_dir)
+        prepare_split(plans[FEW].cells[0].competition, Visibility.PUBLIC, split_dir)
         sandbox = stack.enter_context(sandbox_runs("bubblewrap"))
         ways: dict[str, Callable[[Plan, Unit], None]] = {
             "bare": lambda plan, _: _bare(plan, split_dir, folder),

@@ -261,7 +261,7 @@ def _markdown(content: dict[str, Any], *, groups: bool) -> str:
 
 @app.command()
 def tuned(source: Source, out: Out = OUT) -> None:
-    """Print the constants that [tune] chose, as entries of a benchmark file, cell by cell."""
+    """Print the constants that the section `tune` chose, as entries of a benchmark file, cell by cell."""
     from lethe.benchmark.results import tuned_entries
 
     for line in tuned_entries(read_source(source, out)):
