@@ -4,7 +4,9 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
+from pydantic import Field
 from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, Violation
@@ -28,16 +30,16 @@ S = ParticipantState
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A person about whom something was asked or decided, for organisers."""
+class ListedParticipant:
+    """A person about whom something was asked or decided."""
 
-    name: str
-    state: str
+    name: Annotated[str, Field(examples=["ada"])]
+    state: Annotated[str, Field(description="asked, admitted, refused", examples=["asked"])]
     message: str
-    reason: str
+    reason: Annotated[str, Field(description="of the decision")]
     created_at: datetime
     decided_at: datetime | None
-    terms_version: int | None
+    terms_version: Annotated[int | None, Field(description="the last version of the terms that they accepted")]
     terms_accepted_at: datetime | None
 
 
@@ -124,7 +126,7 @@ def admit_by_link(session: Session, competition: Competition, *, account: Accoun
 
 def list_participants(
     session: Session, competition: Competition, *, state: str = "", page: int = 1
-) -> tuple[list[Listed], bool]:
+) -> tuple[list[ListedParticipant], bool]:
     """Return a page (from 1) of those about whom something was asked or decided, and whether there is another."""
     offset = (page - 1) * PAGE_SIZE
     found = repository.participants(session, competition.id, state=state, offset=offset, limit=PAGE_SIZE + 1)
@@ -134,7 +136,7 @@ def list_participants(
     for row in shown:
         terms = accepted.get(row.account_id)
         listed.append(
-            Listed(
+            ListedParticipant(
                 name=row.account.name,
                 state=row.state,
                 message=row.message,

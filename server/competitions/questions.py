@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
+from pydantic import Field
 from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, NotFound, Violation
@@ -26,15 +28,15 @@ PAGE_SIZE = 50
 
 @dataclass(frozen=True)
 class ShownQuestion:
-    """A question as everybody, or whoever asked, reads it: nothing in it says who asked."""
+    """A question and its answer, as everybody or whoever asked reads them: nothing in it says who asked."""
 
     id: str
     question: str
-    answer: str
+    answer: Annotated[str, Field(description="Markdown; empty: there is none yet")]
     created_at: datetime
     answered_at: datetime | None
-    is_public: bool
-    is_mine: bool
+    is_public: Annotated[bool, Field(description="answered to all")]
+    is_mine: Annotated[bool, Field(description="asked by the caller")]
 
 
 def ask(session: Session, competition: Competition, *, text: str, account: Account) -> Question:

@@ -22,7 +22,7 @@ from server.dashboard.health_warnings import (
     token_warnings,
 )
 from server.dashboard.host import Host, measure_host
-from server.dashboard.repository import FailureCount, Running, Waiting
+from server.dashboard.shown_work import FailureCount, Running, Waiting
 from server.db import now
 from server.models.competition import Competition, CompetitionState, Split
 from server.models.submission import Fault

@@ -88,7 +88,7 @@ def list_participants(
     """List those about whom something was asked or decided, the latest first."""
     found, has_more = participants.list_participants(session, competition, state=state or "", page=page)
     asked = participants.count_asked(session, competition)
-    return ParticipantsOut.model_validate({"participants": found, "has_more": has_more, "asked": asked})
+    return ParticipantsOut(participants=found, has_more=has_more, asked=asked)
 
 
 @organisers.post("/participants/{name}/decision", status_code=DONE, responses=problems(409))

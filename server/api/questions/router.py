@@ -14,10 +14,10 @@ from server.api.questions.schemas import (
     NewQuestion,
     PageOut,
     PageVersion,
-    QuestionOut,
     QuestionsPage,
 )
 from server.competitions import questions, texts
+from server.competitions.questions import ShownQuestion
 from server.competitions.stored_file import stored_file
 from server.deps import SessionDep
 from server.problem_details import problems
@@ -50,18 +50,20 @@ def show_page(name: str, competition: VisibleCompetition) -> PageOut:
 
 
 @router.get("/questions", responses=problems(401, 404))
-def list_questions(session: SessionDep, competition: VisibleCompetition, account: OptionalAccount) -> list[QuestionOut]:
+def list_questions(
+    session: SessionDep, competition: VisibleCompetition, account: OptionalAccount
+) -> list[ShownQuestion]:
     """List the questions that are answered to all, and your own."""
-    return [QuestionOut.read(row) for row in questions.shown_to(session, competition, account)]
+    return questions.shown_to(session, competition, account)
 
 
 @router.post("/questions", status_code=status.HTTP_201_CREATED, responses=problems(401, 403, 404, 409))
 def ask(
     body: NewQuestion, session: SessionDep, competition: VisibleCompetition, account: CurrentAccount
-) -> QuestionOut:
+) -> ShownQuestion:
     """Ask the organisers. They answer you, or all without your name."""
     row = questions.ask(session, competition, text=body.text, account=account)
-    return QuestionOut.read(questions.shown(row, account))
+    return questions.shown(row, account)
 
 
 @organisers.get("/all-questions")

@@ -16,7 +16,6 @@ from server.api.submissions.schemas import (
     SampleAnswersOut,
     SubmissionForm,
     SubmissionOut,
-    WaitOut,
 )
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
@@ -119,12 +118,11 @@ def show_submission(session: SessionDep, submission: OwnSubmission) -> Submissio
     """Show a submission of your team: its stage, its progress, its score or why it failed."""
     view = views.view(session, [submission])[0]
     shown = SubmissionOut.of(view)
-    wait = find_wait(session, submission)
     explanation = find_explanation(
         session, view, competitions.find_split(session, submission.competition, Visibility.PUBLIC)
     )
     more = {
-        "wait": WaitOut.model_validate(wait) if wait else None,
+        "wait": find_wait(session, submission),
         "explanation": ExplanationOut.model_validate(explanation) if explanation else None,
     }
     return shown.model_copy(update=more)
