@@ -35,7 +35,7 @@ from server.api.auth_dependencies import (
     CurrentAccount,
     VisibleCompetition,
     administrator,
-    require_organiser_for,
+    organiser_routes,
 )
 from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.competitions.schemas import CompetitionOut, Reason
@@ -63,12 +63,7 @@ OnlyQuery = Annotated[Literal["", "selected", "disqualified", "refunded", "flagg
 WhyBody = Annotated[Reason, Body(default_factory=Reason)]
 
 public = APIRouter(prefix="/competitions/{slug}", tags=["competitions"])
-organisers = APIRouter(
-    prefix="/competitions/{slug}",
-    tags=["organisers"],
-    dependencies=[Depends(require_organiser_for)],
-    responses=problems(401, 403, 404),
-)
+organisers = organiser_routes()
 administrators = APIRouter(
     prefix="/admin", tags=["administrators"], dependencies=[Depends(administrator)], responses=problems(401, 403)
 )

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Depends
 from sqlalchemy.orm import Session
 
-from server.api.auth_dependencies import CurrentAccount, require_organiser_for, require_staff
+from server.api.auth_dependencies import CurrentAccount, organiser_routes, require_staff
 from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.dashboard.schemas import ActivityOut, DashboardOut, OverviewOut
 from server.competitions import service as competitions
@@ -15,12 +15,7 @@ from server.problem_details import problems
 staff = APIRouter(
     prefix="/dashboard", tags=["organisers"], dependencies=[Depends(require_staff)], responses=problems(401, 403)
 )
-organisers = APIRouter(
-    prefix="/competitions/{slug}",
-    tags=["organisers"],
-    dependencies=[Depends(require_organiser_for)],
-    responses=problems(401, 403, 404),
-)
+organisers = organiser_routes()
 
 
 @staff.get("")

@@ -2,11 +2,11 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, status
+from fastapi import APIRouter, Query, status
 
 from lethe.errors import InvalidInput, Violation
 from server.admin import section_edits
-from server.api.auth_dependencies import CurrentAccount, VisibleCompetition, require_organiser_for
+from server.api.auth_dependencies import CurrentAccount, VisibleCompetition, organiser_routes
 from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.competitions.schemas import CompetitionOut
 from server.api.participation.schemas import (
@@ -31,12 +31,7 @@ from server.problem_details import problems
 DONE = status.HTTP_204_NO_CONTENT
 
 router = APIRouter(prefix="/competitions/{slug}", tags=["teams"])
-organisers = APIRouter(
-    prefix="/competitions/{slug}",
-    tags=["organisers"],
-    dependencies=[Depends(require_organiser_for)],
-    responses=problems(401, 403, 404),
-)
+organisers = organiser_routes()
 
 
 @router.get("/participation", responses=problems(401, 404))

@@ -2,11 +2,11 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query, status
+from fastapi import APIRouter, Query, status
 
 from lethe.competition.pages_section import TITLES
 from lethe.errors import NotFound
-from server.api.auth_dependencies import CurrentAccount, OptionalAccount, VisibleCompetition, require_organiser_for
+from server.api.auth_dependencies import CurrentAccount, OptionalAccount, VisibleCompetition, organiser_routes
 from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.questions.schemas import (
     Answer,
@@ -25,12 +25,7 @@ from server.problem_details import problems
 TextName = Literal["terms", "data", "rules", "evaluation", "prizes", "faq"]
 
 router = APIRouter(prefix="/competitions/{slug}", tags=["teams"])
-organisers = APIRouter(
-    prefix="/competitions/{slug}",
-    tags=["organisers"],
-    dependencies=[Depends(require_organiser_for)],
-    responses=problems(401, 403, 404),
-)
+organisers = organiser_routes()
 
 
 @router.get("/pages", responses=problems(401, 404))

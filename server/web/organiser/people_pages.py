@@ -14,8 +14,8 @@ from server.models.account import Role
 from server.web.cookies import Flash
 from server.web.deps import AdministratorDep
 from server.web.organiser.forms import needed
-from server.web.organiser.organiser_request import OrganiserDep
 from server.web.page_router import page_router
+from server.web.place_request import OrganiserDep
 from server.web.rendering import page, redirect
 
 router = page_router()

@@ -29,8 +29,8 @@ from server.web.cookies import Flash
 from server.web.deps import Place
 from server.web.failure_messages import ADVICE
 from server.web.organiser.forms import needed, timestamp
-from server.web.organiser.organiser_request import OrganiserDep, OrganiserRequest
 from server.web.page_router import page_router
+from server.web.place_request import OrganiserDep, OrganiserRequest
 from server.web.rendering import part, redirect, render
 
 router = page_router()
