@@ -1,6 +1,6 @@
 """Changing a competition that runs: its end, its limits, what is announced. What it would affect is shown first."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -28,6 +28,7 @@ from server.notifications import dispatch
 from server.utc_days import start_of_day
 
 CHANGEABLE = (CompetitionState.DRAFT, CompetitionState.READY, CompetitionState.OPEN, CompetitionState.CLOSED)
+announcements = repository.announcements
 
 
 @dataclass(frozen=True)
@@ -158,11 +159,6 @@ def announce(session: Session, competition: Competition, *, title: str, text: st
     _record(session, competition, "competition.announced", actor=actor, reason="", data={"announcement": row.id})
     dispatch.notify(session, competition.id, "competition.announced", {"title": title, "text": text})
     return row
-
-
-def announcements(session: Session, competition: Competition) -> Sequence[tuple[Announcement, str]]:
-    """Return the announcements, the newest first, each with its author's name."""
-    return repository.announcements(session, competition.id)
 
 
 def _write_config(session: Session, competition: Competition, values: Mapping[str, Any]) -> None:

@@ -79,7 +79,7 @@ def _with_parts(session: Session, submission: Submission) -> list[Submission]:
 
 def get_team(session: Session, competition: Competition, team_id: str) -> Team:
     """Return a team of the competition. Raises NotFound."""
-    team = team_repository.by_id(session, team_id)
+    team = session.get(Team, team_id)
     if team is None or team.competition_id != competition.id:
         raise NotFound(f"{competition.slug} has no team {team_id!r}")
     return team

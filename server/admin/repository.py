@@ -7,17 +7,17 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from server.models.account import Account
-from server.models.competition import Membership, Team
+from server.models.competition import Competition, Membership, Team
 from server.models.rejudging import Announcement
 from server.models.submission import ENDED, Submission
 
 
-def announcements(session: Session, competition_id: str) -> Sequence[tuple[Announcement, str]]:
+def announcements(session: Session, competition: Competition) -> Sequence[tuple[Announcement, str]]:
     """Return the announcements, the newest first, each with its author's name."""
     statement = (
         select(Announcement, Account.name)
         .join(Account, Account.id == Announcement.author_id)
-        .where(Announcement.competition_id == competition_id)
+        .where(Announcement.competition_id == competition.id)
         .order_by(Announcement.created_at.desc(), Announcement.id)
     )
     return [(row, author) for row, author in session.execute(statement)]

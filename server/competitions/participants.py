@@ -27,6 +27,7 @@ PAGE_SIZE = 100
 MOST_ADDRESSES = 5000
 ADDRESS = re.compile(r"[^\s@]{1,64}@[^\s@]{1,189}")
 S = ParticipantState
+count_asked = repository.count_asked
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def decide(
     state = S.ADMITTED if admit else S.REFUSED
     if not admit and participation.organises(session, competition, account):
         raise Conflict(f"{account.name} organises {competition.slug}, and is not refused")
-    row = repository.participant(session, competition.id, account.id)
+    row = session.get(Participant, (competition.id, account.id))
     if row is None:
         row = Participant(competition_id=competition.id, account_id=account.id, message="")
         session.add(row)
@@ -111,7 +112,7 @@ def admit_by_link(session: Session, competition: Competition, *, account: Accoun
 
     Raises NotAllowed for who was refused: a link is no way around a decision.
     """
-    row = repository.participant(session, competition.id, account.id)
+    row = session.get(Participant, (competition.id, account.id))
     if row is not None and row.state == S.REFUSED:
         raise NotAllowed(f"The organisers of {competition.slug} have refused you: {row.reason}")
     if participation.standing(session, competition, account).state == "admitted":
@@ -148,11 +149,6 @@ def list_participants(
             )
         )
     return listed, len(found) > PAGE_SIZE
-
-
-def count_asked(session: Session, competition: Competition) -> int:
-    """Return how many wait for a decision."""
-    return repository.count_asked(session, competition.id)
 
 
 def addresses(session: Session, competition: Competition) -> list[str]:

@@ -174,11 +174,11 @@ def splits(session: Session, competition_ids: Sequence[str]) -> Sequence[tuple[s
     return rows.all()
 
 
-def stages(session: Session, competition_id: str) -> dict[str, int]:
+def count_stages(session: Session, competition: Competition) -> dict[str, int]:
     """Return how many submissions of a competition are at each stage."""
     rows = session.execute(
         select(Submission.stage, func.count())
-        .where(Submission.competition_id == competition_id)
+        .where(Submission.competition_id == competition.id)
         .group_by(Submission.stage)
     )
     return dict(rows.all())
@@ -191,7 +191,7 @@ def unfinished(session: Session, competition_ids: Sequence[str]) -> int:
     ).one()
 
 
-def team_count(session: Session, competition_id: str) -> int:
+def count_teams(session: Session, competition: Competition) -> int:
     """Return how many teams take part; the organisers' baselines are none."""
-    counted = select(func.count()).where(Team.competition_id == competition_id, Team.is_baseline.is_(False))
+    counted = select(func.count()).where(Team.competition_id == competition.id, Team.is_baseline.is_(False))
     return session.scalars(counted).one()

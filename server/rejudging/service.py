@@ -35,6 +35,7 @@ from server.rejudging.sets import Chosen, Outcome
 
 Changed = Literal["scorer", "limits", "split", "host"]
 ENDED = frozenset({EvaluationState.SCORED, EvaluationState.FAILED, EvaluationState.CANCELLED})
+of_competition = repository.of_competition
 
 
 @dataclass(frozen=True)
@@ -165,14 +166,9 @@ def how_many(session: Session, competition: Competition, *, visibility: Visibili
     return repository.how_many(session, competition.id, split_id=split.id, chosen=chosen)
 
 
-def of_competition(session: Session, competition: Competition) -> Sequence[Rejudging]:
-    """Return the re-judgings of a competition, the newest first."""
-    return repository.of_competition(session, competition.id)
-
-
 def get(session: Session, competition: Competition, rejudging_id: str) -> Rejudging:
     """Return a re-judging of this competition. Raises NotFound."""
-    rejudging = repository.by_id(session, rejudging_id)
+    rejudging = session.get(Rejudging, rejudging_id)
     if rejudging is None or rejudging.competition_id != competition.id:
         raise NotFound(f"{competition.slug} has no re-judging {rejudging_id!r}")
     return rejudging

@@ -9,7 +9,7 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput
 from server.admin import competition_edits
 from server.audit import log as audit
-from server.audit.event_filter import EventFilter
+from server.audit.log import EventFilter
 from server.competitions import (
     draft_deletion,
     organisers,

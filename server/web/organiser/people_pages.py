@@ -36,12 +36,12 @@ def people_page(
     only: Short = "",
     page_number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1,
 ) -> Response:
-    found = find_accounts(session, query=q, role=role, only_banned=only == "banned", page=page_number)
+    people, has_more = find_accounts(session, query=q, role=role, only_banned=only == "banned", page=page_number)
     return page(
         request,
         "organise/people.html",
-        people=found.accounts,
-        has_more=found.has_more,
+        people=people,
+        has_more=has_more,
         page_number=page_number,
         query=q,
         role=role,

@@ -13,7 +13,7 @@ from lethe.errors import AppError, InvalidInput, NotFound, Violation
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from server.accounts import service as accounts
 from server.audit import log as audit
-from server.audit.event_filter import EventFilter
+from server.audit.log import EventFilter
 from server.competitions import service as competitions
 from server.db import Database
 from server.deps import DatabaseDep
