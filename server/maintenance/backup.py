@@ -72,12 +72,8 @@ def verify(settings: Settings, folder: Path) -> int:
     """
     _check(folder)
     with _restored(settings.resolved_database_url, folder) as url:
-        database = Database(url)
-        try:
-            with database.read() as session:
-                named = repository.named_files(session)
-        finally:
-            database.dispose()
+        with Database(url) as database, database.read() as session:
+            named = repository.named_files(session)
     missing = sorted(key for key in named if not (folder / FILES / key).is_file())
     if missing:
         raise HostFault(f"{folder} lacks {len(missing)} files that its rows name, among them {missing[0]}")
