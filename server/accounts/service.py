@@ -107,14 +107,8 @@ def find(session: Session, name: str) -> Account:
 
 
 def set_role(session: Session, account: Account, role: Role, *, actor: Account | None, reason: str) -> None:
-    audit.record(
-        session,
-        actor,
-        "account.role_changed",
-        subject=account.id,
-        reason=reason,
-        data={"from": account.role, "to": role.value},
-    )
+    data = {"from": account.role, "to": role.value}
+    audit.record(session, actor, "account.role_changed", subject=account.id, reason=reason, data=data)
     account.role = role.value
 
 

@@ -10,8 +10,12 @@ from sqlalchemy.orm import Session
 
 from server.models.account import Account
 from server.models.audit import AuditEvent
-from server.models.competition import Competition
+from server.models.competition import Competition, Team
+from server.models.rejudging import Rejudging
+from server.models.submission import Submission
+from server.models.worker import WorkerToken
 
+About = Competition | Team | Submission | Rejudging | WorkerToken
 SYSTEM = "system"
 PAGE_SIZE = 100
 
@@ -32,6 +36,7 @@ def record(
     session: Session,
     actor: Account | None,
     action: str,
+    about: About | None = None,
     *,
     competition: Competition | str | None = None,
     subject: str = "",
@@ -40,8 +45,13 @@ def record(
 ) -> AuditEvent:
     """Add one event to the session, so that it is stored with the act or not at all.
 
-    actor: None for what happens by itself. action: noun.past_participle, e.g. `submission.received`.
+    actor: None for what happens by itself. action: noun.past_participle, e.g. `submission.received`. about: what names
+    both subject and competition.
     """
+    if isinstance(about, Competition):
+        competition, subject = about, about.slug
+    elif about is not None:
+        competition, subject = about.competition_id, about.id
     event = AuditEvent(
         actor_id=actor.id if actor else None,
         actor=actor.name if actor else SYSTEM,

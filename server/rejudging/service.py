@@ -105,7 +105,7 @@ def start(
     data: dict[str, Any] = {"submissions": sum(again.values()), **again, "changed": changed, "split": visibility.value}
     if tried is not None:
         data["scoring"] = tried
-    _record(session, rejudging, "rejudging.started", actor=actor, reason=reason, data=data)
+    audit.record(session, actor, "rejudging.started", rejudging, reason=reason, data=data)
     return rejudging
 
 
@@ -216,7 +216,7 @@ def apply(session: Session, competition: Competition, rejudging: Rejudging, *, a
     send_after_commit(session, GROUP_TIES, split.id)
     rejudging.state, rejudging.ended_at = RejudgingState.APPLIED.value, now()
     data = {"teams": [asdict(change) for change in found.teams], "submissions": len(found.outcomes)}
-    _record(session, rejudging, "rejudging.applied", actor=actor, reason=rejudging.reason, data=data)
+    audit.record(session, actor, "rejudging.applied", rejudging, reason=rejudging.reason, data=data)
     return rejudging
 
 
@@ -258,7 +258,7 @@ def discard(session: Session, rejudging: Rejudging, *, actor: Account, reason: s
         if locked.state not in ENDED:
             locked.state, locked.finished_at = EvaluationState.CANCELLED.value, now()
     rejudging.state, rejudging.ended_at = RejudgingState.DISCARDED.value, now()
-    _record(session, rejudging, "rejudging.discarded", actor=actor, reason=reason, data={})
+    audit.record(session, actor, "rejudging.discarded", rejudging, reason=reason)
     return rejudging
 
 
@@ -311,11 +311,3 @@ def _as_data(chosen: Chosen) -> dict[str, Any]:
         for name, value in asdict(chosen).items()
         if value is not None
     }
-
-
-def _record(
-    session: Session, rejudging: Rejudging, action: str, *, actor: Account, reason: str, data: dict[str, Any]
-) -> None:
-    audit.record(
-        session, actor, action, competition=rejudging.competition_id, subject=rejudging.id, reason=reason, data=data
-    )

@@ -150,14 +150,9 @@ def _store(
     )
     session.add(submission)
     session.flush()
-    audit.record(
-        session,
-        None if by_itself else account,
-        "submission.received",
-        competition=competition,
-        subject=submission.id,
-        data={"team": team.id, "phase": submission.phase, "sha256": checked.content_sha256, "bytes": len(upload.data)},
-    )
+    sent = {"sha256": submission.content_sha256, "bytes": submission.size_bytes}
+    data = {"team": team.id, "phase": submission.phase, **sent}
+    audit.record(session, None if by_itself else account, "submission.received", submission, data=data)
     return submission
 
 
@@ -254,14 +249,7 @@ def cancel(session: Session, submission: Submission, *, actor: Account) -> Submi
             evaluations.cancel(session, each)
             each.refunded = not costs
     session.flush()
-    audit.record(
-        session,
-        actor,
-        "submission.cancelled",
-        competition=submission.competition_id,
-        subject=submission.id,
-        data={"refunded": not costs},
-    )
+    audit.record(session, actor, "submission.cancelled", submission, data={"refunded": not costs})
     if submission.stage not in ENDED:
         parts.follow(session, submission.id)
     session.flush()

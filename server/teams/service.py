@@ -144,15 +144,7 @@ def rename(session: Session, team: Team, *, name: str, actor: Account, reason: s
             team.name, team.name_key = name, name_key(name)
     except IntegrityError as error:
         raise _taken(name) from error
-    audit.record(
-        session,
-        actor,
-        "team.renamed",
-        competition=team.competition_id,
-        subject=team.id,
-        reason=reason,
-        data={"from": old, "to": name},
-    )
+    audit.record(session, actor, "team.renamed", team, reason=reason, data={"from": old, "to": name})
 
 
 def _is_taken(session: Session, competition: Competition, name: str) -> bool:

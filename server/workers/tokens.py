@@ -78,14 +78,7 @@ def revoke(session: Session, competition: Competition, token_id: str, *, actor: 
         return 0
     row.revoked_at = now()
     freed = leases.take_from(session, repository.worker_names(session, token_id), reason="its token was revoked")
-    audit.record(
-        session,
-        actor,
-        "worker_token.revoked",
-        competition=competition,
-        subject=row.id,
-        data={"name": row.name, "shards_given_back": freed},
-    )
+    audit.record(session, actor, "worker_token.revoked", row, data={"name": row.name, "shards_given_back": freed})
     return freed
 
 
