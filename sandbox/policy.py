@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Any
@@ -112,26 +112,10 @@ class RunPolicy:
         return max(self.cpu_allowance_s, self.wall_time_s * max(2, self.threads))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values; `from_dict` is the inverse."""
+        """Return plain JSON values."""
         values = asdict(self)
         values["isolation"] = self.isolation.value
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "RunPolicy":
-        """Build a policy from `to_dict`'s values. Raises InvalidPolicy for a name or value not allowed."""
-        known = {field.name for field in fields(cls)}
-        if unknown := sorted(set(values) - known):
-            raise InvalidPolicy(f"unknown limit {unknown[0]!r}; known are {', '.join(sorted(known))}")
-        given = dict(values)
-        try:
-            given["cpus"] = tuple(given.get("cpus", ()))
-            given["devices"] = tuple(given.get("devices", ()))
-            given["mounts"] = tuple(Mount(**mount) for mount in given.get("mounts", ()))
-            given["isolation"] = Isolation(given.get("isolation", Isolation.RUN))
-            return cls(**given)
-        except (TypeError, ValueError) as error:
-            raise InvalidPolicy(str(error)) from error
 
 
 def _require_positive(name: str, value: float) -> None:

@@ -10,14 +10,15 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from typing import Annotated, ParamSpec, TypeVar
+from typing import Annotated, Concatenate, ParamSpec, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 from fastapi.concurrency import run_in_threadpool
+from sqlalchemy.orm import Session
 from starlette.requests import ClientDisconnect
 
-from server.db import CONNECTIONS
+from server.db import CONNECTIONS, Database
 from server.errors import Overloaded
 
 P = ParamSpec("P")
@@ -64,6 +65,28 @@ class Admission:
         """Return what `step` gives, which runs in a thread and has its own turn."""
         async with self.turn():
             return await run_in_threadpool(step, *args, **kwargs)
+
+    async def read(
+        self, database: Database, step: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Return what `step` gives in a session that reads."""
+
+        def reading() -> T:
+            with database.read() as session:
+                return step(session, *args, **kwargs)
+
+        return await self.run(reading)
+
+    async def write(
+        self, database: Database, step: Callable[Concatenate[Session, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Return what `step` gives in a session that writes, and is committed then."""
+
+        def writing() -> T:
+            with database.write() as session:
+                return step(session, *args, **kwargs)
+
+        return await self.run(writing)
 
     async def look(self, step: Callable[[], T]) -> T:
         """Return what an event stream's look at the database gives. Streams have turns of their own, and few."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import psycopg
 import structlog
@@ -189,6 +189,12 @@ class Database:
 
     def dispose(self) -> None:
         self.engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.dispose()
 
 
 # deadlock, serialization failure, lock not available, server shutting down or starting up, too many connections

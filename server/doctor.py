@@ -79,17 +79,14 @@ def _disk(settings: Settings) -> Finding:
 
 def _database(settings: Settings) -> Finding:
     newest = ScriptDirectory.from_config(alembic_config(settings.resolved_database_url)).get_current_head()
-    database = Database(settings.resolved_database_url)
     try:
-        with database.read() as session:
+        with Database(settings.resolved_database_url) as database, database.read() as session:
             found = session.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
             kind = session.get_bind().dialect.name
             unsafe = _settings_that_lose_commits(session) if kind == "postgresql" else []
     except SQLAlchemyError as error:
         fix = "Start the database, check LETHE_DATABASE_URL, then bring it up: `lethe up` or `lethe migrate`."
         return Finding("database", "wrong", f"no answer ({type(error).__name__})", fix)
-    finally:
-        database.dispose()
     if found != newest:
         wrong = f"{kind}, revision {found}, this program needs {newest}"
         return Finding("database", "wrong", wrong, "Run `lethe migrate`.")
@@ -106,16 +103,13 @@ def _settings_that_lose_commits(session: Session) -> list[str]:
 
 
 def _clock(settings: Settings) -> Finding:
-    database = Database(settings.resolved_database_url)
     try:
-        with database.read() as session:
+        with Database(settings.resolved_database_url) as database, database.read() as session:
             started = time.monotonic()
             theirs, ours = clock(session), datetime.now(UTC)
             took = time.monotonic() - started
     except SQLAlchemyError:
         return Finding("clock", "warning", "the database could not be asked for the time", "Fix the database first.")
-    finally:
-        database.dispose()
     apart = abs((ours - theirs).total_seconds())
     if apart <= CLOCK_TOLERANCE_S + took:
         return Finding("clock", "ok", f"{apart:.3f} s from the database's")

@@ -59,6 +59,12 @@ async def _parsed(parser: _Parser, refusal: type[InvalidInput]) -> FormData:
         ) from error
 
 
+def text_field(form: FormData, name: str) -> str:
+    """Return the text of a field; empty where there is none, or a file."""
+    value = form.get(name)
+    return value if isinstance(value, str) else ""
+
+
 def get_too_large(what: str, limit_mib: int) -> TooLarge:
     """Return the refusal of a file beyond its limit."""
     return TooLarge(f"{what} has at most {limit_mib} MiB", violations=(Violation("file", "is too large"),))

@@ -67,7 +67,7 @@ FORBIDDEN = {
         ("server/api/rejudging/router.py", "from server.evaluations import leak_budget_repository"),
         ("server/api/workers/remote_router.py", "import server.workers.repository"),
         ("server/api/auth_dependencies.py", "import server.accounts.repository"),
-        ("server/api/admin/schemas.py", "from server.admin import accounts_repository"),
+        ("server/api/admin/schemas.py", "from server.admin import exports_repository"),
         ("server/prometheus/router.py", "import server.prometheus.repository"),
         ("server/web/rendering.py", "import server.submissions.repository"),
         ("server/web/organiser/forms.py", "from server.finals import repository"),

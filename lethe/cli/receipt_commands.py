@@ -88,6 +88,8 @@ def _verify_bundle(folder: Path, key: str | None, *, as_json: bool) -> None:
     else:
         for difference in found.differences:
             console.print(difference, style="red", markup=False, highlight=False, soft_wrap=True)
+        for name in found.unlisted:
+            console.print(f"{name} is in the folder, and not of the bundle", markup=False, highlight=False)
         looked_at = f"{found.files} files, {found.receipts} receipts, {found.scores} scores"
         verdict = "[bold red]do not agree[/]" if found.differences else "[green]agree[/]"
         console.print(f"{found.competition}: {looked_at} {verdict}", highlight=False)

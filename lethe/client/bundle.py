@@ -15,12 +15,16 @@ FORMAT = "lethe-bundle/1"
 MANIFEST, COMPETITION = "manifest.json", "competition.json"
 PUBLIC_DIGITS = 5  # decimals of a public score on pages; its receipt holds every bit
 PIECE = 1 << 20
+MOST_BYTES = 8 << 30  # that a bundle may unpack to
 Score = tuple[dict[str, Any], dict[str, Any], str, dict[str, Any]]  # an entry, a part of it, the split, the score
 
 
 @dataclass
 class CheckedBundle:
-    """What was looked at. differences: what does not agree, as sentences; nothing else may be believed then."""
+    """What was looked at. differences: what does not agree, as sentences; nothing else may be believed then.
+
+    unlisted: files in the folder that the manifest does not name, of which nothing is known.
+    """
 
     competition: str
     public_key: str
@@ -28,12 +32,13 @@ class CheckedBundle:
     receipts: int = 0
     scores: int = 0
     differences: list[str] = field(default_factory=list)
+    unlisted: list[str] = field(default_factory=list)
 
 
 def unpack(archive: Path, into: Path) -> int:
     """Unpack a bundle's zip into a new or empty folder. Return how many files it has.
 
-    Raises InvalidInput for another folder, HostFault for a damaged file.
+    Raises InvalidInput for another folder, HostFault for a damaged file, or one beyond MOST_BYTES.
     """
     if into.exists() and (not into.is_dir() or any(into.iterdir())):
         raise InvalidInput(f"{into} is not an empty folder; name another one")
@@ -42,6 +47,8 @@ def unpack(archive: Path, into: Path) -> int:
             names = zipped.namelist()
             if wrong := [name for name in names if not _is_inside(name)]:
                 raise HostFault(f"the server's bundle holds a file of the name {wrong[0]!r}")
+            if (size := sum(each.file_size for each in zipped.infolist())) > MOST_BYTES:
+                raise HostFault(f"the server's bundle unpacks to {size:,} bytes; at most {MOST_BYTES:,} are taken")
             zipped.extractall(into)
     except BadZipFile as error:
         raise HostFault(f"the server's bundle is damaged: {error}") from error
@@ -52,7 +59,7 @@ def read(folder: Path, name: str) -> Any:
     """Return a JSON file of a bundle. Raises InvalidInput where it is not there or no JSON."""
     try:
         return json.loads((folder / name).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise InvalidInput(f"{folder} is no bundle of a competition: {name} cannot be read: {error}") from error
 
 
@@ -60,8 +67,17 @@ def check(folder: Path, *, public_key: str | None = None) -> CheckedBundle:
     """Check every hash and signature of a bundle, and its scores against its receipts.
 
     public_key: of the instance, base64; without it, that of the bundle itself, which proves only that nothing was
-    changed since. Raises InvalidInput for a folder without a manifest, or one with a wrong format or signature.
+    changed since. Raises InvalidInput for a folder without a manifest, one with a wrong format or signature, and where
+    files that are as they were signed do not hold what a bundle's hold.
     """
+    try:
+        return _checked(folder, public_key)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        wrong = f"what its files hold is not of the form of a bundle's ({type(error).__name__}: {str(error)[:120]})"
+        raise InvalidInput(f"{folder} is no bundle of a competition: {wrong}") from error
+
+
+def _checked(folder: Path, public_key: str | None) -> CheckedBundle:
     manifest = read(folder, MANIFEST)
     receipts.verify(manifest, public_key=public_key, expected=FORMAT)
     found = CheckedBundle(str(manifest["competition"]), str(manifest["public_key"]))
@@ -71,8 +87,10 @@ def check(folder: Path, *, public_key: str | None = None) -> CheckedBundle:
             found.differences.append(f"{name} is missing")
         elif _sha256(folder / name) != entry["sha256"]:
             found.differences.append(f"{name} is not what the manifest says")
+    there = (path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if not path.is_dir())
+    found.unlisted = [name for name in there if name != MANIFEST and name not in manifest["files"]]
     if not found.differences:
-        _check_entries(folder, found)
+        _check_entries(folder, found, listed=manifest["files"])
     return found
 
 
@@ -84,8 +102,12 @@ def scores(entries: list[dict[str, Any]]) -> Iterator[Score]:
                 yield entry, part, split, score
 
 
-def _check_entries(folder: Path, found: CheckedBundle) -> None:
+def _check_entries(folder: Path, found: CheckedBundle, *, listed: Mapping[str, Any]) -> None:
     entries = read(folder, "entries.json")
+    named = {score["receipt"] for *_, score in scores(entries)} | {entry["code"] for entry in entries if entry["code"]}
+    if strange := sorted(named - listed.keys()):
+        found.differences.append(f"{strange[0]} is named by an entry, and the manifest does not name it")
+        return
     known: dict[tuple[str, str], float] = {}
     for where in scores(entries):
         _entry, part, split, score = where

@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from lethe.errors import NotFound
-from server.accounts import rate_limit, repository
+from server.accounts import rate_limit
 from server.audit import log as audit
 from server.config import get_settings
 from server.db import now
@@ -58,7 +58,7 @@ def find_account(session: Session, token: str) -> Account:
     """Return whose address a link confirms. Raises NotFound if it does not work."""
     account_id, _, rest = token.partition(".")
     ends_at, _, _ = rest.partition(".")
-    account = repository.account(session, account_id)
+    account = session.get(Account, account_id)
     if account is None or account.email is None or account.disabled_at is not None:
         raise NotFound(UNUSABLE)
     if not ends_at.isdecimal() or len(ends_at) > LONGEST_TIME or int(ends_at) < time.time():

@@ -18,10 +18,6 @@ from server.models.submission import Submission
 NAMES = 0x6E616D65  # the class of advisory locks on the shapes of names
 
 
-def account(session: Session, account_id: str) -> Account | None:
-    return session.get(Account, account_id)
-
-
 def account_by_name_key(session: Session, name_key: str) -> Account | None:
     return session.scalar(select(Account).where(Account.name_key == name_key))
 
@@ -41,6 +37,7 @@ def account_that_looks_like(session: Session, name_key: str) -> Account | None:
 
 
 def names(session: Session, account_ids: Sequence[str]) -> dict[str, str]:
+    """Return the names of accounts by id; an unknown id has no entry."""
     return dict(session.execute(select(Account.id, Account.name).where(Account.id.in_(account_ids))).all())
 
 
@@ -54,8 +51,9 @@ def token_by_hash(session: Session, token_hash: str) -> ApiToken | None:
     )
 
 
-def get_tokens(session: Session, account_id: str) -> Sequence[ApiToken]:
-    mine = select(ApiToken).where(ApiToken.account_id == account_id, ApiToken.revoked_at.is_(None))
+def list_account_tokens(session: Session, account: Account) -> Sequence[ApiToken]:
+    """Return the account's tokens that are not revoked, newest first."""
+    mine = select(ApiToken).where(ApiToken.account_id == account.id, ApiToken.revoked_at.is_(None))
     return session.scalars(mine.order_by(ApiToken.created_at.desc(), ApiToken.id)).all()
 
 
@@ -113,8 +111,9 @@ def replace_recovery_codes(session: Session, account_id: str, code_hashes: Seque
     session.add_all(RecoveryCode(account_id=account_id, code_hash=code_hash) for code_hash in code_hashes)
 
 
-def unused_recovery_codes(session: Session, account_id: str) -> int:
-    mine = RecoveryCode.account_id == account_id, RecoveryCode.used_at.is_(None)
+def count_recovery_codes(session: Session, account: Account) -> int:
+    """Return how many recovery codes are unused."""
+    mine = RecoveryCode.account_id == account.id, RecoveryCode.used_at.is_(None)
     return session.scalar(select(func.count()).select_from(RecoveryCode).where(*mine)) or 0
 
 

@@ -30,6 +30,7 @@ DRIFT_STEPS = 1  # that a device's clock may be off, either way
 N_RECOVERY_CODES = 10
 NEEDED = "This account has a second factor: give its code too, or a recovery code"
 WRONG = "The code of the second factor is wrong, has expired or was used before"
+count_recovery_codes = repository.count_recovery_codes
 
 
 class CodeNeeded(NotAuthenticated):
@@ -93,11 +94,6 @@ def require(session: Session, account: Account, code: str) -> None:
     if not code.strip():
         raise CodeNeeded
     _check(session, account, code)
-
-
-def count_recovery_codes(session: Session, account: Account) -> int:
-    """Return how many recovery codes are unused."""
-    return repository.unused_recovery_codes(session, account.id)
 
 
 def switch_off(session: Session, account: Account, *, actor: Account | None, reason: str = "") -> None:

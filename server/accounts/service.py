@@ -1,7 +1,6 @@
 """Accounts: registering, proving who one is, changing a password."""
 
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 
 from sqlalchemy.exc import IntegrityError
@@ -22,6 +21,7 @@ EMAIL = re.compile(r"[^@\s\x00-\x1f\x7f-\x9f]{1,64}@[^@\s\x00-\x1f\x7f-\x9f]+\.[
 RESERVED_NAMES = frozenset({"system", "admin", "administrator", "lethe", "root"})
 DELETED = "deleted-"  # begins the name that a deleted account leaves behind
 TAKEN = "The name is taken; choose another"
+names = repository.names
 
 
 def register(
@@ -106,20 +106,9 @@ def find(session: Session, name: str) -> Account:
     return account
 
 
-def names(session: Session, account_ids: Sequence[str]) -> dict[str, str]:
-    """Return the names of accounts by id; an unknown id has no entry."""
-    return repository.names(session, account_ids)
-
-
 def set_role(session: Session, account: Account, role: Role, *, actor: Account | None, reason: str) -> None:
-    audit.record(
-        session,
-        actor,
-        "account.role_changed",
-        subject=account.id,
-        reason=reason,
-        data={"from": account.role, "to": role.value},
-    )
+    data = {"from": account.role, "to": role.value}
+    audit.record(session, actor, "account.role_changed", subject=account.id, reason=reason, data=data)
     account.role = role.value
 
 

@@ -1,6 +1,6 @@
 """API tokens: shown once, stored as a hash, revocable, for one scope and until a date."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -27,6 +27,7 @@ SCOPES = {
     "datasets": Scope.ORGANISE,
     "metrics": Scope.ORGANISE,
 }
+list_account_tokens = repository.list_account_tokens
 
 
 @dataclass(frozen=True)
@@ -82,11 +83,6 @@ def require_scope(row: ApiToken, needed: Scope) -> None:
             f"This token's scope is {row.scope!r}, and this needs {needed.value!r}: create another token on the "
             f"account page, or by `lethe login --scope {needed.value}`"
         )
-
-
-def list_account_tokens(session: Session, account: Account) -> Sequence[ApiToken]:
-    """Return the account's tokens that are not revoked, newest first."""
-    return repository.get_tokens(session, account.id)
 
 
 def revoke(session: Session, account: Account, token_id: str) -> None:

@@ -1,6 +1,6 @@
 """Changing a competition that runs: its end, its limits, what is announced. What it would affect is shown first."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -28,6 +28,7 @@ from server.notifications import dispatch
 from server.utc_days import start_of_day
 
 CHANGEABLE = (CompetitionState.DRAFT, CompetitionState.READY, CompetitionState.OPEN, CompetitionState.CLOSED)
+announcements = repository.announcements
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def extend(
     _write_config(session, competition, {"closes_at": closes_at.isoformat()})
     before, competition.closes_at = competition.closes_at, closes_at
     data = {"from": before.isoformat(), "to": closes_at.isoformat()}
-    _record(session, competition, "competition.end_changed", actor=actor, reason=reason, data=data)
+    audit.record(session, actor, "competition.end_changed", competition, reason=reason, data=data)
     if competition.state == CompetitionState.CLOSED:
         competition.closed_at = None
         lifecycle.move(session, competition, CompetitionState.OPEN, actor=actor, reason=reason)
@@ -113,7 +114,7 @@ def change_limits(
     change = preview_limits(session, competition, values)
     _write_config(session, competition, {"limits": change.after.model_dump(mode="json")})
     data = {name: {"from": old, "to": new} for name, (old, new) in change.changed.items()}
-    _record(session, competition, "competition.limits_changed", actor=actor, reason=reason, data=data)
+    audit.record(session, actor, "competition.limits_changed", competition, reason=reason, data=data)
     return change
 
 
@@ -136,7 +137,7 @@ def describe(
     changed = sorted(name for name, value in words.items() if competition.config.get(name) != value)
     competition.title, competition.summary = file.title, file.summary
     competitions.set_file(session, competition, file)
-    _record(session, competition, "competition.described", actor=actor, reason=reason, data={"changed": changed})
+    audit.record(session, actor, "competition.described", competition, reason=reason, data={"changed": changed})
     return competition
 
 
@@ -155,14 +156,9 @@ def announce(session: Session, competition: Competition, *, title: str, text: st
     row = Announcement(competition_id=competition.id, author_id=actor.id, title=title, text=text)
     session.add(row)
     session.flush()
-    _record(session, competition, "competition.announced", actor=actor, reason="", data={"announcement": row.id})
+    audit.record(session, actor, "competition.announced", competition, data={"announcement": row.id})
     dispatch.notify(session, competition.id, "competition.announced", {"title": title, "text": text})
     return row
-
-
-def announcements(session: Session, competition: Competition) -> Sequence[tuple[Announcement, str]]:
-    """Return the announcements, the newest first, each with its author's name."""
-    return repository.announcements(session, competition.id)
 
 
 def _write_config(session: Session, competition: Competition, values: Mapping[str, Any]) -> None:
@@ -188,9 +184,3 @@ def _check_are_its_own(competition: Competition, changed: set[str]) -> None:
 
 def _beyond(counts: Mapping[str, int], limit: int | None) -> dict[str, int]:
     return {} if limit is None else {name: count for name, count in counts.items() if count > limit}
-
-
-def _record(
-    session: Session, competition: Competition, action: str, *, actor: Account, reason: str, data: dict[str, Any]
-) -> None:
-    audit.record(session, actor, action, competition=competition, subject=competition.slug, reason=reason, data=data)

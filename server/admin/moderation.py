@@ -34,7 +34,7 @@ def cancel(session: Session, submission: Submission, *, actor: Account, reason: 
             each.refunded = True
     if own:
         parts.follow(session, submission.id)
-    _record(session, submission, "submission.cancelled", actor=actor, reason=reason)
+    audit.record(session, actor, "submission.cancelled", submission, reason=reason)
 
 
 def run_again(session: Session, submission: Submission, *, visibility: Visibility, actor: Account, reason: str) -> None:
@@ -51,7 +51,7 @@ def run_again(session: Session, submission: Submission, *, visibility: Visibilit
     if lifecycle.is_revealed(competition):
         raise Conflict(f"{competition.slug} is {competition.state}; re-judge it instead")
     rerun.instead(session, submission, competitions.get_split(session, competition, Visibility.PUBLIC))
-    _record(session, submission, "submission.run_again", actor=actor, reason=reason)
+    audit.record(session, actor, "submission.run_again", submission, reason=reason)
 
 
 def disqualify(session: Session, submission: Submission, *, actor: Account, reason: str) -> None:
@@ -60,7 +60,7 @@ def disqualify(session: Session, submission: Submission, *, actor: Account, reas
         raise Conflict("The submission is disqualified already")
     for each in _with_parts(session, submission):
         each.disqualified_at = now()
-    _record(session, submission, "submission.disqualified", actor=actor, reason=reason)
+    audit.record(session, actor, "submission.disqualified", submission, reason=reason)
 
 
 def restore(session: Session, submission: Submission, *, actor: Account, reason: str) -> None:
@@ -69,7 +69,7 @@ def restore(session: Session, submission: Submission, *, actor: Account, reason:
         raise Conflict("The submission is not disqualified")
     for each in _with_parts(session, submission):
         each.disqualified_at = None
-    _record(session, submission, "submission.restored", actor=actor, reason=reason)
+    audit.record(session, actor, "submission.restored", submission, reason=reason)
     _rescore_what_is_missing(session, submission.competition_id)
 
 
@@ -79,7 +79,7 @@ def _with_parts(session: Session, submission: Submission) -> list[Submission]:
 
 def get_team(session: Session, competition: Competition, team_id: str) -> Team:
     """Return a team of the competition. Raises NotFound."""
-    team = team_repository.by_id(session, team_id)
+    team = session.get(Team, team_id)
     if team is None or team.competition_id != competition.id:
         raise NotFound(f"{competition.slug} has no team {team_id!r}")
     return team
@@ -90,7 +90,7 @@ def disqualify_team(session: Session, team: Team, *, actor: Account, reason: str
     if team.disqualified_at is not None:
         raise Conflict("The team is disqualified already")
     team.disqualified_at = now()
-    _record_team(session, team, "team.disqualified", actor=actor, reason=reason)
+    audit.record(session, actor, "team.disqualified", team, reason=reason)
 
 
 def restore_team(session: Session, team: Team, *, actor: Account, reason: str) -> None:
@@ -98,7 +98,7 @@ def restore_team(session: Session, team: Team, *, actor: Account, reason: str) -
     if team.disqualified_at is None:
         raise Conflict("The team is not disqualified")
     team.disqualified_at = None
-    _record_team(session, team, "team.restored", actor=actor, reason=reason)
+    audit.record(session, actor, "team.restored", team, reason=reason)
     _rescore_what_is_missing(session, team.competition_id)
 
 
@@ -109,11 +109,3 @@ def _rescore_what_is_missing(session: Session, competition_id: str) -> None:
     competition = competitions.root(session, competition)
     if competition.state == CompetitionState.PROVISIONAL and not finals.is_complete(session, competition):
         lifecycle.move(session, competition, CompetitionState.CLOSED, actor=None, reason="a final came back")
-
-
-def _record(session: Session, submission: Submission, action: str, *, actor: Account, reason: str) -> None:
-    audit.record(session, actor, action, competition=submission.competition_id, subject=submission.id, reason=reason)
-
-
-def _record_team(session: Session, team: Team, action: str, *, actor: Account, reason: str) -> None:
-    audit.record(session, actor, action, competition=team.competition_id, subject=team.id, reason=reason)

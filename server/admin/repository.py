@@ -3,21 +3,21 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from server.models.account import Account
-from server.models.competition import Membership, Team
+from server.models.competition import Competition, Membership, Team
 from server.models.rejudging import Announcement
 from server.models.submission import ENDED, Submission
 
 
-def announcements(session: Session, competition_id: str) -> Sequence[tuple[Announcement, str]]:
+def announcements(session: Session, competition: Competition) -> Sequence[tuple[Announcement, str]]:
     """Return the announcements, the newest first, each with its author's name."""
     statement = (
         select(Announcement, Account.name)
         .join(Account, Account.id == Announcement.author_id)
-        .where(Announcement.competition_id == competition_id)
+        .where(Announcement.competition_id == competition.id)
         .order_by(Announcement.created_at.desc(), Announcement.id)
     )
     return [(row, author) for row, author in session.execute(statement)]
@@ -25,38 +25,23 @@ def announcements(session: Session, competition_id: str) -> Sequence[tuple[Annou
 
 def used_per_team(session: Session, competition_id: str, *, since: datetime | None = None) -> dict[str, int]:
     """Return how many submissions count against each team's quota, by the team's name."""
-    statement = (
-        select(Team.name, func.count())
-        .join(Submission, Submission.team_id == Team.id)
-        .where(Submission.competition_id == competition_id, Submission.refunded.is_(False))
-        .group_by(Team.id, Team.name)
-        .order_by(Team.name)
-    )
-    if since is not None:
-        statement = statement.where(Submission.received_at >= since)
-    return {row[0]: row[1] for row in session.execute(statement)}
+    counted = select(Team.name, func.count()).join(Submission, Submission.team_id == Team.id)
+    counted = counted.where(Submission.competition_id == competition_id, Submission.refunded.is_(False))
+    return _by_team(session, counted if since is None else counted.where(Submission.received_at >= since))
 
 
 def people_per_team(session: Session, competition_id: str) -> dict[str, int]:
-    statement = (
-        select(Team.name, func.count())
-        .join(Membership, Membership.team_id == Team.id)
-        .where(Team.competition_id == competition_id)
-        .group_by(Team.id, Team.name)
-        .order_by(Team.name)
-    )
-    return {row[0]: row[1] for row in session.execute(statement)}
+    people = select(Team.name, func.count()).join(Membership, Membership.team_id == Team.id)
+    return _by_team(session, people.where(Team.competition_id == competition_id))
 
 
 def chosen_per_team(session: Session, competition_id: str) -> dict[str, int]:
-    statement = (
-        select(Team.name, func.count())
-        .join(Submission, Submission.team_id == Team.id)
-        .where(Submission.competition_id == competition_id, Submission.selected.is_(True))
-        .group_by(Team.id, Team.name)
-        .order_by(Team.name)
-    )
-    return {row[0]: row[1] for row in session.execute(statement)}
+    chosen = select(Team.name, func.count()).join(Submission, Submission.team_id == Team.id)
+    return _by_team(session, chosen.where(Submission.competition_id == competition_id, Submission.selected.is_(True)))
+
+
+def _by_team(session: Session, counted: Select[str, int]) -> dict[str, int]:
+    return dict(session.execute(counted.group_by(Team.id, Team.name).order_by(Team.name)).all())
 
 
 def unfinished(session: Session, competition_id: str) -> int:

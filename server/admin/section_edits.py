@@ -55,16 +55,7 @@ def change(
     competitions.set_file(session, competition, after)
     kept = texts.keep_versions(session, competition, author=actor)
     data = {"changed": sorted(_differing(before, after)), "texts": kept}
-    subject = competition.slug
-    audit.record(
-        session,
-        actor,
-        "competition.settings_changed",
-        competition=competition,
-        subject=subject,
-        reason=reason,
-        data=data,
-    )
+    audit.record(session, actor, "competition.settings_changed", competition, reason=reason, data=data)
     return competition
 
 

@@ -3,19 +3,21 @@ never acts here and no cross-site request can."""
 
 from typing import Annotated
 
-from fastapi import BackgroundTasks, Depends, Request
+from fastapi import APIRouter, BackgroundTasks, Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy.orm import Session
 
 from server.accounts import tokens
 from server.admission import AdmissionDep
 from server.competitions import service as competitions
-from server.db import Database, now
+from server.db import now
 from server.deps import DatabaseDep, SessionDep
 from server.errors import NotAllowed, NotAuthenticated
 from server.models.account import Account, ApiToken, Role
 from server.models.competition import Competition
+from server.problem_details import problems
 
+TOKEN_NEEDED = "This needs a token: Authorization: Bearer lethe_..."  # noqa: S105 (a sentence)
 bearer = HTTPBearer(auto_error=False, description="A token from `POST /api/v1/tokens`")
 
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
@@ -51,15 +53,23 @@ def optional_account(
     if row is None:
         return None
     if tokens.use_is_due(row, now()):
-        background.add_task(admission.run, note_use, database, row.id)
+        background.add_task(admission.write, database, tokens.note_use, row.id)
     return row.account
 
 
 async def current_account(account: Annotated[Account | None, Depends(optional_account)]) -> Account:
     """Return the caller. Raises NotAuthenticated."""
     if account is None:
-        raise NotAuthenticated("This needs a token: Authorization: Bearer lethe_...")
+        raise NotAuthenticated(TOKEN_NEEDED)
     return account
+
+
+def find_caller(session: Session, request: Request, credentials: HTTPAuthorizationCredentials | None) -> Account:
+    """Return the caller, for a route that reads a long body and holds no session meanwhile. Raises NotAuthenticated."""
+    row = identify(session, credentials, request=request)
+    if row is None:
+        raise NotAuthenticated(TOKEN_NEEDED)
+    return row.account
 
 
 async def administrator(account: Annotated[Account, Depends(current_account)]) -> Account:
@@ -98,7 +108,11 @@ VisibleCompetition = Annotated[Competition, Depends(visible_competition)]
 OrganisedCompetition = Annotated[Competition, Depends(require_organiser_for)]
 
 
-def note_use(database: Database, token_id: str) -> None:
-    """Remember, after the answer has left, that a token was used."""
-    with database.write() as session:
-        tokens.note_use(session, token_id)
+def organiser_routes(below: str = "") -> APIRouter:
+    """Return a router of what only a competition's organisers may do. below: where it lies below the competition."""
+    return APIRouter(
+        prefix=f"/competitions/{{slug}}{below}",
+        tags=["organisers"],
+        dependencies=[Depends(require_organiser_for)],
+        responses=problems(401, 403, 404),
+    )

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 from lethe.benchmark.benchmark_file import BenchmarkFile
 from lethe.submission.failure_place import place_beside
@@ -11,11 +14,11 @@ from server.models.competition import SplitState
 
 @dataclass(frozen=True)
 class CellProgress:
-    """Counts of one cell. split: pending, preparing, ready or failed; error: why."""
+    """How far a cell is."""
 
     name: str
-    split: str
-    error: str
+    split: Annotated[str, Field(description="pending, preparing, ready, failed", examples=["ready"])]
+    error: Annotated[str, Field(description="why it cannot be prepared")]
     n_done: int
     n_failed: int
     n_runs: int

@@ -1,6 +1,7 @@
 """The leaderboards of a competition that is over, as data: official ones, of phases, of late submissions, of tasks."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -61,5 +62,5 @@ def _row(row: Row, board: Board) -> dict[str, Any]:
         "entries": entry.entries,
         "submission": entry.submission_id,
         "received_at": entry.received_at.isoformat() if entry.received_at else None,
-        "metrics": {name: found._asdict() for name, found in values if found is not None},
+        "metrics": {name: asdict(found) for name, found in values if found is not None},
     }

@@ -33,11 +33,8 @@ def export_competition(
     settings = instance_settings()
     if not is_migrated(settings.resolved_database_url):
         raise Conflict("This instance's database is not at this version's schema: start it once with `lethe up`")
-    database = Database(settings.resolved_database_url)
-    try:
+    with Database(settings.resolved_database_url) as database:
         made = write(database, Storage(settings.resolved_storage_url), settings, slug=slug, path=file)
-    finally:
-        database.dispose()
     told = f"{made.rows} rows, {made.files} files, {made.receipts} receipts, {file.stat().st_size:,} bytes"
     console.print(f"{file}: {made.slug}, {told}.", highlight=False)
     console.print("It holds the splits' seeds and the private scores; no address and no password.", highlight=False)
@@ -63,11 +60,8 @@ def import_competition(
 
     settings = instance_settings()
     upgrade(settings.resolved_database_url)
-    database = Database(settings.resolved_database_url)
-    try:
+    with Database(settings.resolved_database_url) as database:
         made = read(database, Storage(settings.resolved_storage_url), file, trusted=trust or ())
-    finally:
-        database.dispose()
     told = f"{made.rows} rows, {made.files} files; {made.receipts} receipts hold"
     console.print(f"{made.slug}: {told}, signed with {made.receipt_key}", highlight=False)
     if not made.is_vouched_for:

@@ -30,12 +30,8 @@ def create_admin(
     from server.private_files import instance_settings
 
     password = sys.stdin.readline().rstrip("\n") if password_stdin else None
-    database = Database(instance_settings().resolved_database_url)
-    try:
-        with database.write() as session:
-            made = first_administrator.create(session, name=name, email=email, password=password)
-    finally:
-        database.dispose()
+    with Database(instance_settings().resolved_database_url) as database, database.write() as session:
+        made = first_administrator.create(session, name=name, email=email, password=password)
     console.print(f"{made.name} is an administrator{' now' if made.existed else ''}.", highlight=False)
     if made.link:
         console.print(made.link, markup=False, highlight=False, soft_wrap=True)

@@ -34,14 +34,11 @@ def gc(
     from server.storage import Storage
 
     settings = instance_settings()
-    database = Database(settings.resolved_database_url)
     storage = Storage(settings.resolved_storage_url)
-    try:
+    with Database(settings.resolved_database_url) as database:
         found = storage_gc.collect(database, storage, keep_hours=settings.keep_garbage_hours, delete=delete)
         with database.write() if delete else database.read() as session:  # a read is never committed
             expired = retention.expire(session, settings, at=clock(session))
-    finally:
-        database.dispose()
     table = Table("file", "bytes", "why", box=None)
     for one in found:
         table.add_row(one.file.key, f"{one.file.size:,}", one.reason)
@@ -150,13 +147,9 @@ def _note(*done: "Upkeep") -> None:
     from server.db import Database
     from server.private_files import instance_settings
 
-    database = Database(instance_settings().resolved_database_url)
-    try:
-        with database.write() as session:
-            for what in done:
-                last_times.note(session, what)
-    finally:
-        database.dispose()
+    with Database(instance_settings().resolved_database_url) as database, database.write() as session:
+        for what in done:
+            last_times.note(session, what)
 
 
 def restore(

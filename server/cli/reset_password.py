@@ -20,13 +20,9 @@ def reset_password(name: Annotated[str, typer.Argument(help="The account's name.
     from server.db import Database
     from server.private_files import instance_settings
 
-    database = Database(instance_settings().resolved_database_url)
-    try:
-        with database.write() as session:
-            account = service.find(session, name)
-            issued = password_reset.issue(session, account, actor=None, lifetime=password_reset.BY_ADMINISTRATOR)
-    finally:
-        database.dispose()
+    with Database(instance_settings().resolved_database_url) as database, database.write() as session:
+        account = service.find(session, name)
+        issued = password_reset.issue(session, account, actor=None, lifetime=password_reset.BY_ADMINISTRATOR)
     console.print(issued.link, markup=False, highlight=False, soft_wrap=True)
     console.print(f"Works once, until {issued.expires_at:%Y-%m-%d %H:%M} UTC.", style="dim", highlight=False)
 
@@ -37,11 +33,7 @@ def reset_second_factor(name: Annotated[str, typer.Argument(help="The account's 
     from server.db import Database
     from server.private_files import instance_settings
 
-    database = Database(instance_settings().resolved_database_url)
-    try:
-        with database.write() as session:
-            account = service.find(session, name)
-            second_factor.switch_off(session, account, actor=None, reason="reset on the server's machine")
-    finally:
-        database.dispose()
+    with Database(instance_settings().resolved_database_url) as database, database.write() as session:
+        account = service.find(session, name)
+        second_factor.switch_off(session, account, actor=None, reason="reset on the server's machine")
     console.print(f"{account.name} logs in with the password alone now.", highlight=False)

@@ -18,15 +18,11 @@ PARTICIPANT = "participant"  # of a demo
 def organiser_credentials(settings: Settings) -> tuple[str, str]:
     """Return name and password of the instance's organiser, making the account at the first call."""
     password = kept_password(settings, ORGANISER)
-    database = Database(settings.resolved_database_url)
-    try:
-        with database.write() as session:
-            try:
-                service.find(session, ORGANISER)
-            except NotFound:
-                service.register(session, name=ORGANISER, password=password, role=Role.ADMINISTRATOR)
-    finally:
-        database.dispose()
+    with Database(settings.resolved_database_url) as database, database.write() as session:
+        try:
+            service.find(session, ORGANISER)
+        except NotFound:
+            service.register(session, name=ORGANISER, password=password, role=Role.ADMINISTRATOR)
     return ORGANISER, password
 
 

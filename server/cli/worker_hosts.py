@@ -27,12 +27,8 @@ def _session() -> "Iterator[Session]":
     from server.db import Database
     from server.private_files import instance_settings
 
-    database = Database(instance_settings().resolved_database_url)
-    try:
-        with database.write() as session:
-            yield session
-    finally:
-        database.dispose()
+    with Database(instance_settings().resolved_database_url) as database, database.write() as session:
+        yield session
 
 
 def workers() -> None:

@@ -63,7 +63,7 @@ def open_links(session: Session, competition: Competition) -> Sequence[Admission
 
 def revoke(session: Session, competition: Competition, link_id: str, *, actor: Account) -> None:
     """End a link. Who came by it stays. Raises NotFound."""
-    row = repository.link(session, link_id)
+    row = session.get(AdmissionLink, link_id)
     if row is None or row.competition_id != competition.id or row.revoked_at is not None:
         raise NotFound(UNUSABLE)
     row.revoked_at = now()

@@ -90,15 +90,8 @@ def _move(
         raise Conflict(
             f"{competition.slug} is {competition.state} and cannot become {to}; allowed from here: {allowed}"
         )
-    audit.record(
-        session,
-        actor,
-        ACTIONS[to],
-        competition=competition,
-        subject=competition.slug,
-        reason=reason,
-        data={"from": competition.state, "to": to.value},
-    )
+    data = {"from": competition.state, "to": to.value}
+    audit.record(session, actor, ACTIONS[to], competition, reason=reason, data=data)
     competition.state = to.value
     if to in ANNOUNCED and competition.parent_id is None:
         dispatch.notify(session, competition.id, ACTIONS[to], {"competition": competition.slug})

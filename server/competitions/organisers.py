@@ -1,7 +1,5 @@
 """Who runs a competition, and how that is changed."""
 
-from collections.abc import Sequence
-
 from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, Violation
@@ -12,10 +10,7 @@ from server.errors import Conflict
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionOrganiser
 
-
-def of(session: Session, competition: Competition) -> Sequence[Account]:
-    """Return the organisers, by name. Administrators run every competition beside them."""
-    return repository.organisers(session, competition.root_id)
+of = repository.organisers
 
 
 def add(session: Session, competition: Competition, name: str, *, actor: Account, reason: str) -> Account:
@@ -40,7 +35,7 @@ def remove(session: Session, competition: Competition, name: str, *, actor: Acco
     competition = repository.locked(session, competition.id)
     if not repository.organises(session, competition_id=competition.id, account_id=account.id):
         raise Conflict(f"{account.name} does not organise {competition.slug}")
-    if len(repository.organisers(session, competition.id)) == 1:
+    if len(of(session, competition)) == 1:
         raise Conflict(f"{account.name} is the last organiser of {competition.slug}; add another one first")
     repository.remove_organiser(session, competition_id=competition.id, account_id=account.id)
     _record(session, competition, "competition.organiser_removed", account, actor=actor, reason=reason)

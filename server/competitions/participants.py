@@ -4,7 +4,9 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
+from pydantic import Field
 from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, Violation
@@ -25,19 +27,20 @@ PAGE_SIZE = 100
 MOST_ADDRESSES = 5000
 ADDRESS = re.compile(r"[^\s@]{1,64}@[^\s@]{1,189}")
 S = ParticipantState
+count_asked = repository.count_asked
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A person about whom something was asked or decided, for organisers."""
+class ListedParticipant:
+    """A person about whom something was asked or decided."""
 
-    name: str
-    state: str
+    name: Annotated[str, Field(examples=["ada"])]
+    state: Annotated[str, Field(description="asked, admitted, refused", examples=["asked"])]
     message: str
-    reason: str
+    reason: Annotated[str, Field(description="of the decision")]
     created_at: datetime
     decided_at: datetime | None
-    terms_version: int | None
+    terms_version: Annotated[int | None, Field(description="the last version of the terms that they accepted")]
     terms_accepted_at: datetime | None
 
 
@@ -80,7 +83,7 @@ def decide(
     state = S.ADMITTED if admit else S.REFUSED
     if not admit and participation.organises(session, competition, account):
         raise Conflict(f"{account.name} organises {competition.slug}, and is not refused")
-    row = repository.participant(session, competition.id, account.id)
+    row = session.get(Participant, (competition.id, account.id))
     if row is None:
         row = Participant(competition_id=competition.id, account_id=account.id, message="")
         session.add(row)
@@ -109,7 +112,7 @@ def admit_by_link(session: Session, competition: Competition, *, account: Accoun
 
     Raises NotAllowed for who was refused: a link is no way around a decision.
     """
-    row = repository.participant(session, competition.id, account.id)
+    row = session.get(Participant, (competition.id, account.id))
     if row is not None and row.state == S.REFUSED:
         raise NotAllowed(f"The organisers of {competition.slug} have refused you: {row.reason}")
     if participation.standing(session, competition, account).state == "admitted":
@@ -124,7 +127,7 @@ def admit_by_link(session: Session, competition: Competition, *, account: Accoun
 
 def list_participants(
     session: Session, competition: Competition, *, state: str = "", page: int = 1
-) -> tuple[list[Listed], bool]:
+) -> tuple[list[ListedParticipant], bool]:
     """Return a page (from 1) of those about whom something was asked or decided, and whether there is another."""
     offset = (page - 1) * PAGE_SIZE
     found = repository.participants(session, competition.id, state=state, offset=offset, limit=PAGE_SIZE + 1)
@@ -134,7 +137,7 @@ def list_participants(
     for row in shown:
         terms = accepted.get(row.account_id)
         listed.append(
-            Listed(
+            ListedParticipant(
                 name=row.account.name,
                 state=row.state,
                 message=row.message,
@@ -146,11 +149,6 @@ def list_participants(
             )
         )
     return listed, len(found) > PAGE_SIZE
-
-
-def count_asked(session: Session, competition: Competition) -> int:
-    """Return how many wait for a decision."""
-    return repository.count_asked(session, competition.id)
 
 
 def addresses(session: Session, competition: Competition) -> list[str]:

@@ -17,7 +17,7 @@ from server.competitions.stored_file import stored_file
 from server.errors import NotAllowed, NotAuthenticated
 from server.models.account import Account, Role
 from server.models.competition import Competition
-from server.models.participation import ParticipantState
+from server.models.participation import Participant, ParticipantState
 
 TERMS = "terms"
 
@@ -147,7 +147,7 @@ def mailbox(address: str) -> str:
 
 def _admitted(session: Session, competition: Competition, account: Account) -> tuple[str, str]:
     """Return the state of a standing, and why."""
-    row = repository.participant(session, competition.root_id, account.id)
+    row = session.get(Participant, (competition.root_id, account.id))
     if row is not None and row.state == ParticipantState.REFUSED:
         return row.state, row.reason
     is_open = stored_file(competition).participation.admission == "open"

@@ -7,7 +7,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session, joinedload
 
 from server.models.account import Account
-from server.models.competition import Membership
+from server.models.competition import Competition, Membership
 from server.models.participation import (
     AdmissionLink,
     AdmittedAddress,
@@ -16,10 +16,6 @@ from server.models.participation import (
     ParticipantState,
     TermsAcceptance,
 )
-
-
-def participant(session: Session, competition_id: str, account_id: str) -> Participant | None:
-    return session.get(Participant, (competition_id, account_id))
 
 
 def participants(
@@ -34,8 +30,9 @@ def participants(
     return session.scalars(statement.order_by(*order).offset(offset).limit(limit)).all()
 
 
-def count_asked(session: Session, competition_id: str) -> int:
-    asked = Participant.competition_id == competition_id, Participant.state == ParticipantState.ASKED.value
+def count_asked(session: Session, competition: Competition) -> int:
+    """Return how many wait for a decision."""
+    asked = Participant.competition_id == competition.id, Participant.state == ParticipantState.ASKED.value
     return session.scalar(select(func.count()).select_from(Participant).where(*asked)) or 0
 
 
@@ -77,10 +74,6 @@ def remove_addresses(session: Session, competition_id: str, gone: Collection[str
     session.execute(delete(AdmittedAddress).where(*theirs))
 
 
-def link(session: Session, link_id: str) -> AdmissionLink | None:
-    return session.get(AdmissionLink, link_id)
-
-
 def link_by_hash(session: Session, token_hash: str) -> AdmissionLink | None:
     return session.scalar(select(AdmissionLink).where(AdmissionLink.token_hash == token_hash))
 
@@ -110,12 +103,12 @@ def latest_text(session: Session, competition_id: str, name: str) -> Competition
     return session.scalar(statement.order_by(CompetitionText.version.desc()).limit(1))
 
 
-def texts(session: Session, competition_id: str, name: str) -> Sequence[tuple[CompetitionText, str]]:
+def versions(session: Session, competition: Competition, name: str) -> Sequence[tuple[CompetitionText, str]]:
     """Return every version of a text with its author's name, the newest first."""
     statement = (
         select(CompetitionText, Account.name)
         .join(Account, Account.id == CompetitionText.author_id)
-        .where(CompetitionText.competition_id == competition_id, CompetitionText.name == name)
+        .where(CompetitionText.competition_id == competition.id, CompetitionText.name == name)
     )
     return [(text, author) for text, author in session.execute(statement.order_by(CompetitionText.version.desc()))]
 

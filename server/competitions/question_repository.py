@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, Select, func, or_, select
 from sqlalchemy.orm import Session, joinedload
 
+from server.models.competition import Competition
 from server.models.question import Question
 
 
@@ -28,9 +29,9 @@ def page(session: Session, competition_id: str, *, only_open: bool, offset: int,
     return session.scalars(statement.offset(offset).limit(limit)).all()
 
 
-def count_open(session: Session, competition_id: str, *, account_id: str | None = None) -> int:
+def count_open(session: Session, competition: Competition, *, account_id: str | None = None) -> int:
     """Return how many have no answer; account_id: of those that this person asked."""
-    waiting = select(func.count()).where(Question.competition_id == competition_id, Question.answered_at.is_(None))
+    waiting = select(func.count()).where(Question.competition_id == competition.id, Question.answered_at.is_(None))
     if account_id is not None:
         waiting = waiting.where(Question.account_id == account_id)
     return session.scalar(waiting) or 0

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
+from pydantic import Field
 from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, NotFound, Violation
@@ -22,19 +24,20 @@ QUESTION_LENGTH = 4000
 ANSWER_LENGTH = 20_000
 MOST_OPEN = 10  # of one person, without an answer
 PAGE_SIZE = 50
+count_open = repository.count_open
 
 
 @dataclass(frozen=True)
 class ShownQuestion:
-    """A question as everybody, or whoever asked, reads it: nothing in it says who asked."""
+    """A question and its answer, as everybody or whoever asked reads them: nothing in it says who asked."""
 
     id: str
     question: str
-    answer: str
+    answer: Annotated[str, Field(description="Markdown; empty: there is none yet")]
     created_at: datetime
     answered_at: datetime | None
-    is_public: bool
-    is_mine: bool
+    is_public: Annotated[bool, Field(description="answered to all")]
+    is_mine: Annotated[bool, Field(description="asked by the caller")]
 
 
 def ask(session: Session, competition: Competition, *, text: str, account: Account) -> Question:
@@ -47,7 +50,7 @@ def ask(session: Session, competition: Competition, *, text: str, account: Accou
         raise Conflict(f"{competition.slug} is archived; nobody answers any more")
     if participation.standing(session, competition, account).state == "refused":
         raise NotAllowed(f"The organisers of {competition.slug} have refused you")
-    if repository.count_open(session, competition.id, account_id=account.id) >= MOST_OPEN:
+    if count_open(session, competition, account_id=account.id) >= MOST_OPEN:
         raise Conflict(f"You have {MOST_OPEN} questions without an answer; wait for one")
     row = Question(competition_id=competition.id, account_id=account.id, text=text.strip())
     session.add(row)
@@ -129,11 +132,6 @@ def page_of_all(
     offset = (page - 1) * PAGE_SIZE
     found = repository.page(session, competition.id, only_open=only_open, offset=offset, limit=PAGE_SIZE + 1)
     return found[:PAGE_SIZE], len(found) > PAGE_SIZE
-
-
-def count_open(session: Session, competition: Competition) -> int:
-    """Return how many questions have no answer."""
-    return repository.count_open(session, competition.id)
 
 
 def _check_length(field: str, text: str, most: int) -> None:

@@ -20,10 +20,6 @@ def by_slug(session: Session, slug: str) -> Competition | None:
     return session.scalar(select(Competition).where(Competition.slug == slug))
 
 
-def by_id(session: Session, competition_id: str) -> Competition | None:
-    return session.get(Competition, competition_id)
-
-
 def everything(session: Session) -> Sequence[Competition]:
     """Return every competition, the latest to open first; cells of benchmarks are none, nor are single tasks."""
     competitions = select(Competition).where(Competition.cell_key.is_(None), Competition.parent_id.is_(None))
@@ -93,12 +89,12 @@ def organises(session: Session, *, competition_id: str, account_id: str) -> bool
     return session.get(CompetitionOrganiser, (competition_id, account_id)) is not None
 
 
-def organisers(session: Session, competition_id: str) -> Sequence[Account]:
-    """Return the accounts that organise a competition, by name."""
+def organisers(session: Session, competition: Competition) -> Sequence[Account]:
+    """Return the accounts that organise a competition, by name. Administrators run every one beside them."""
     statement = (
         select(Account)
         .join(CompetitionOrganiser, CompetitionOrganiser.account_id == Account.id)
-        .where(CompetitionOrganiser.competition_id == competition_id)
+        .where(CompetitionOrganiser.competition_id == competition.root_id)
     )
     return session.scalars(statement.order_by(Account.name_key)).all()
 

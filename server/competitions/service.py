@@ -33,7 +33,7 @@ def get(session: Session, slug: str, *, account: Account | None) -> Competition:
 
 def of_id(session: Session, competition_id: str) -> Competition:
     """Return a competition that something else refers to. Raises NotFound."""
-    competition = repository.by_id(session, competition_id)
+    competition = session.get(Competition, competition_id)
     if competition is None:
         raise NotFound(f"There is no competition {competition_id!r}")
     return competition
@@ -203,11 +203,6 @@ def prepare(
             queue.send_after_commit(session, queue.PREPARE_SPLIT, split.id)
     session.flush()
     return competition
-
-
-def any_is_open(session: Session) -> bool:
-    """Return whether some competition takes submissions."""
-    return repository.any_in_state(session, CompetitionState.OPEN)
 
 
 def note_prepared(session: Session, competition: Competition) -> bool:

@@ -1,7 +1,5 @@
 """Texts whose versions are kept: the terms, which people accept, and the pages beside the description."""
 
-from collections.abc import Sequence
-
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -14,6 +12,8 @@ from server.competitions.stored_file import stored_file
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.participation import CompetitionText, TermsAcceptance
+
+versions = repository.versions
 
 
 def keep_versions(session: Session, competition: Competition, *, author: Account) -> list[str]:
@@ -33,11 +33,6 @@ def keep_versions(session: Session, competition: Competition, *, author: Account
         changed.append(name)
     session.flush()
     return changed
-
-
-def versions(session: Session, competition: Competition, name: str) -> Sequence[tuple[CompetitionText, str]]:
-    """Return every version of a text with its author's name, the newest first."""
-    return repository.texts(session, competition.id, name)
 
 
 def accept_terms(session: Session, competition: Competition, *, version: int, account: Account) -> TermsAcceptance:

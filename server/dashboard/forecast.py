@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
+from typing import Annotated
 
+from pydantic import Field
 from sqlalchemy.orm import Session
 
 from server.competitions.stored_file import stored_file
@@ -31,20 +33,20 @@ class Waits:
 
 @dataclass(frozen=True)
 class Capacity:
-    """What the workers that are there could do. runs_per_hour: of all of them; None while no run tells."""
+    """What the workers that are there could do together."""
 
     workers: int
-    runs_per_hour: float | None
+    runs_per_hour: Annotated[float | None, Field(description="null while no run of the last day tells")]
     waits: Waits | None
 
 
 @dataclass(frozen=True)
 class RescoringForecast:
-    """What the close of one competition will bring. seconds: at full capacity; None while nobody can tell."""
+    """What the close of a competition will bring. seconds: None while nobody can tell."""
 
     finals: int
     runs: int
-    seconds: float | None
+    seconds: Annotated[float | None, Field(description="at full capacity")]
 
 
 def measure_capacity(

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from lethe.competition.limits_section import Limits
 from lethe.competition.run_limits import limit_warnings
 from server.dashboard.host import Host
-from server.dashboard.repository import FailureCount, Running, Waiting
+from server.dashboard.shown_work import FailureCount, Running, Waiting
 from server.datetime_format import relative
 from server.models.competition import Split, SplitState
 from server.models.submission import Fault

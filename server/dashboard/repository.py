@@ -1,12 +1,12 @@
 """Queries behind the organisers' dashboard. Each takes a fixed number of statements, whatever the number of rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from server.dashboard.shown_work import FailureCount, Running, Waiting
 from server.evaluations.queue_repository import in_state
 from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Evaluation, Shard, ShardAttempt, ShardState
@@ -15,42 +15,6 @@ from server.models.worker import Worker, WorkerToken
 
 MOST = 50
 MOST_ATTEMPTS = 2000  # that a pace is estimated from
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """What of one team waits to be run."""
-
-    competition: str
-    team: str
-    shards: int
-    runs: int
-    oldest_at: datetime
-
-
-@dataclass(frozen=True)
-class Running:
-    """A shard in a worker's hands."""
-
-    worker: str | None
-    competition: str
-    team: str
-    submission_id: str
-    first_run: int
-    n_runs: int
-    runs_done: int
-    attempt: int
-    lease_expires_at: datetime | None
-
-
-@dataclass(frozen=True)
-class FailureCount:
-    error_class: str | None
-    fault: str | None
-    count: int
-    newest_at: datetime | None
-    competition: str
-    teams: int
 
 
 def waiting(session: Session, competition_ids: Sequence[str]) -> list[Waiting]:
@@ -210,11 +174,11 @@ def splits(session: Session, competition_ids: Sequence[str]) -> Sequence[tuple[s
     return rows.all()
 
 
-def stages(session: Session, competition_id: str) -> dict[str, int]:
+def count_stages(session: Session, competition: Competition) -> dict[str, int]:
     """Return how many submissions of a competition are at each stage."""
     rows = session.execute(
         select(Submission.stage, func.count())
-        .where(Submission.competition_id == competition_id)
+        .where(Submission.competition_id == competition.id)
         .group_by(Submission.stage)
     )
     return dict(rows.all())
@@ -227,7 +191,7 @@ def unfinished(session: Session, competition_ids: Sequence[str]) -> int:
     ).one()
 
 
-def team_count(session: Session, competition_id: str) -> int:
+def count_teams(session: Session, competition: Competition) -> int:
     """Return how many teams take part; the organisers' baselines are none."""
-    counted = select(func.count()).where(Team.competition_id == competition_id, Team.is_baseline.is_(False))
+    counted = select(func.count()).where(Team.competition_id == competition.id, Team.is_baseline.is_(False))
     return session.scalars(counted).one()

@@ -22,7 +22,7 @@ from server.dashboard.health_warnings import (
     token_warnings,
 )
 from server.dashboard.host import Host, measure_host
-from server.dashboard.repository import FailureCount, Running, Waiting
+from server.dashboard.shown_work import FailureCount, Running, Waiting
 from server.db import now
 from server.models.competition import Competition, CompetitionState, Split
 from server.models.submission import Fault
@@ -33,6 +33,8 @@ RATE_WINDOW = timedelta(hours=1)
 FAILURE_WINDOW = timedelta(days=7)
 WORKER_WINDOW = timedelta(days=1)
 THROUGHPUT_HOURS = 24
+count_stages = repository.count_stages
+count_teams = repository.count_teams
 
 
 class Light(StrEnum):
@@ -155,15 +157,6 @@ def failures_by_day(session: Session, shown: Sequence[Competition]) -> list[Dail
 def count_unfinished(session: Session, competition: Competition) -> int:
     """Return how many submissions of the competition have not ended."""
     return repository.unfinished(session, [competition.id])
-
-
-def count_stages(session: Session, competition: Competition) -> dict[str, int]:
-    """Return how many submissions of the competition are at each stage."""
-    return repository.stages(session, competition.id)
-
-
-def count_teams(session: Session, competition: Competition) -> int:
-    return repository.team_count(session, competition.id)
 
 
 def _hour(timestamp: datetime) -> datetime:

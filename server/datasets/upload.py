@@ -44,13 +44,13 @@ async def store_dataset(
     found = await turns().run_on_file("check_dataset", opened, limits=limits)
     sha256 = await admission.long_work(_hash, opened)
     checked = CheckedUpload(sha256, file.size, found["unpacked_bytes"], found["files"])
-    await admission.run(_reserve, database, settings, account, name, checked)
+    await admission.write(database, service.reserve, settings, account, name=name, archive=checked)
     try:
         await admission.long_work(storage.write_file, dataset_key(sha256), opened)
     except AppError:
-        await admission.run(_drop, database, name)
+        await admission.write(database, service.drop_reserved, name)
         raise
-    return await admission.run(_mark_stored, database, name)
+    return await admission.write(database, service.mark_stored, name)
 
 
 def archive_limits(settings: Settings) -> dict[str, int]:
@@ -69,18 +69,3 @@ def _on_disk(file: UploadFile) -> IO[bytes]:
 def _hash(file: IO[bytes]) -> str:
     file.seek(0)
     return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
-
-
-def _reserve(database: Database, settings: Settings, account: Account, name: str, checked: CheckedUpload) -> None:
-    with database.write() as session:
-        service.reserve(session, settings, account, name=name, archive=checked)
-
-
-def _drop(database: Database, name: str) -> None:
-    with database.write() as session:
-        service.drop_reserved(session, name)
-
-
-def _mark_stored(database: Database, name: str) -> Dataset:
-    with database.write() as session:
-        return service.mark_stored(session, name)

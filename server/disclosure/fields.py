@@ -14,9 +14,7 @@ ANY = "*"
 # What functions of the gate and of `shown_progress` return in types of their own, or in dictionaries.
 OF_THE_GATE: Mapping[str, Fields] = {
     "shown_progress": {
-        "ProgressOut": "runs_done runs_total elapsed_s remaining_s",
         "EvaluationProgress": "runs_done runs_total elapsed_s remaining_s",
-        "AttemptOut": "first_run last_run kind attempt outcome started_at ended_at",
         "AttemptEntry": "first_run last_run kind attempt outcome started_at ended_at",
         "Event": "text at kind",
         "page": "done counts",
@@ -51,7 +49,6 @@ COUNTED: Mapping[str, Fields] = {
         "Step": "label state",
         "page": "steps is_live in_progress wait waits",
         "Wait": "reason ahead seconds",
-        "WaitOut": "reason ahead seconds",
     },
 }
 
@@ -62,13 +59,11 @@ HARMLESS: Mapping[str, Fields] = {
         "Board": "version visibility",
         "BoardColumn": "id title unit direction",
         "Matrix": "names rows",
-        "MatrixOut": "names rows",
         "BoardPlace": "rank teams best_id",
         "BreakdownView": "factors ticks end",
         "Explanation": "costs log_loss differences rule",
         "ExplanationOut": "costs differences advice",
         "Difference": "score factors",
-        "DifferenceOut": "score factors",
         "ScoreParts": ("forgetting_quality retain_ratio test_ratio epsilon_percentiles spread_ratio share_above"),
         "Spread": "name css low lower middle upper high label",
         "MetricLine": "table",
@@ -83,7 +78,7 @@ HARMLESS: Mapping[str, Fields] = {
         "Entry": "tied_group",
     },
     "tells of single examples: given to organisers alone": {
-        "HardExampleOut": "example epsilon share",
+        "HardExample": "example epsilon share",
         "page": "token",
     },
     "sent by its team, or known when it was received": {
@@ -101,7 +96,6 @@ HARMLESS: Mapping[str, Fields] = {
             "parent_id size_bytes team_id phase is_official"
         ),
         "ComparedSubmission": "id team note",
-        "ComparedSubmissionOut": "id team note values",
         "page": "s files choices chosen candidates offered wanted sent_tasks",
     },
     "an act of the team or of the organisers; at the close, when nothing can be submitted any more, of the server": {
@@ -125,7 +119,7 @@ HARMLESS: Mapping[str, Fields] = {
     },
     "of the public sample, which hides nothing": {
         "SampleAnswersOut": "id note",
-        "SampleAnswerOut": "question answer original retrained unlearned",
+        "SampleAnswer": "question answer original retrained unlearned",
         "page": "sample_log traceback sample_answers has_pictures run_warnings",
     },
     "of the documentation, or how far preparations are, which nobody has sent anything for": {
@@ -138,15 +132,11 @@ HARMLESS: Mapping[str, Fields] = {
         "MetricValue": "id title unit direction parameters waiting",
         "SubmissionMetrics": "split n_models",
         "ColumnOut": "id title unit direction",
-        "ComparisonOut": "visibility",
         "SubmissionComparison": "visibility",
         "ComparedMetric": "key id title unit direction",
-        "ComparedMetricOut": "key id title unit direction",
         "MetricLine": "better formula source",
         "MetricTable": "split",
-        "ScoreOut": "scorer_version",
         "ShownScore": "scorer_version",
-        "BreakdownOut": "epsilon_percentiles",
         "Breakdown": "epsilon_percentiles",
         "ReceiptKey": "public_key",
         "Health": "status",
@@ -158,12 +148,12 @@ HARMLESS: Mapping[str, Fields] = {
     "of the competition, as its organisers wrote it": {
         "CompetitionOut": "slug title summary state opens_at closes_at metric dataset runs scores_verified task_name",
         "TaskOut": "name slug title kind dataset runs weight",
+        "PhaseOut": "name begins_at counts submissions_per_day submissions_total",
+        "LateOut": "accepted until submissions_per_day",
         "CompetitionPage": (
             "slug title summary state opens_at closes_at metric dataset runs scores_verified description "
             "merge_deadline modes libraries admission private task_name"
         ),
-        "PhaseOut": "name begins_at counts submissions_per_day submissions_total",
-        "LateOut": "accepted until submissions_per_day",
         "Period": ("name counts per_day total"),
         "LimitsOut": (
             "wall_time_s run_wall_time_s run_fraction_of_retraining run_start_time_s memory_mib scratch_mib upload_mib "
@@ -199,7 +189,6 @@ HARMLESS: Mapping[str, Fields] = {
         "Standing": "admission state reason terms_version accepted_at lacks_address shares_address",
         "CompetitionTerms": "version text",
         "PageOut": "name title text",
-        "QuestionOut": "id question answer created_at answered_at is_public is_mine",
         "ShownQuestion": "id question answer created_at answered_at is_public is_mine",
         "MergeOut": "id team into created_at",
         "Team": (

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import ceil, log2, log10
 from types import SimpleNamespace
-from typing import Any, NewType
+from typing import Annotated, Any, NewType
 
+from pydantic import Field
 from sqlalchemy import ColumnElement, func
 
 from lethe.competition.visibility import Visibility
@@ -149,18 +150,25 @@ def show_run_time(seconds: float | None) -> ShownNumber | None:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """The factors of a score, and how the epsilons of the forget examples are spread.
+    """The three factors of a score, and how the epsilons of the forget examples are spread.
 
-    epsilon_percentiles: nats, by level: 0, 5, 25, 50, 75, 95, 100; empty where they were not stored. spread_ratio,
+    epsilon_percentiles: levels 0, 5, 25, 50, 75, 95, 100; empty where they were not stored. spread_ratio,
     share_above: see `lethe.metrics.scoring.explanation`; None where they were not stored.
     """
 
     forgetting_quality: ShownNumber
     retain_ratio: ShownNumber
     test_ratio: ShownNumber
-    epsilon_percentiles: dict[str, ShownNumber]
-    spread_ratio: ShownNumber | None = None
-    share_above: ShownNumber | None = None
+    epsilon_percentiles: Annotated[
+        dict[str, ShownNumber], Field(description="nats, by level", examples=[{"5": 0.1, "50": 2.4}])
+    ]
+    spread_ratio: Annotated[
+        ShownNumber | None,
+        Field(description="median over examples: standard deviation over your models, of retrained models'"),
+    ] = None
+    share_above: Annotated[
+        ShownNumber | None, Field(description="of the examples that your models are surer of than retrained ones")
+    ] = None
 
     @classmethod
     def of(cls, factors: Any, details: Mapping[str, Any]) -> "Breakdown":
@@ -184,15 +192,17 @@ class Breakdown:
 
 @dataclass(frozen=True)
 class ShownScore:
-    """A score on one split. run_time_s: what the median run takes at most. breakdown: where organisers open it."""
+    """A score on one split."""
 
-    final_score: ShownNumber
-    interval_low: ShownNumber | None
+    final_score: Annotated[ShownNumber, Field(examples=[0.0731])]
+    interval_low: Annotated[ShownNumber | None, Field(description="where the organiser shows intervals")]
     interval_high: ShownNumber | None
-    scorer_version: str
-    computed_at: ShownMoment
-    run_time_s: ShownNumber | None = None
-    breakdown: Breakdown | None = None
+    scorer_version: Annotated[str, Field(examples=["1"])]
+    computed_at: Annotated[ShownMoment, Field(description="to the minute")]
+    run_time_s: Annotated[
+        ShownNumber | None, Field(description="what the median run takes at most", examples=[0.5])
+    ] = None
+    breakdown: Annotated[Breakdown | None, Field(description="where the organiser shows it")] = None
 
 
 def score(found: PublicScore | PrivateScore, competition: Competition, *, rung: float | None = None) -> ShownScore:

@@ -20,6 +20,7 @@ from server.queue import EVALUATE_SHARD, send_after_commit
 # A failure of these classes may be a slow or small machine's own: it accuses nobody where another machine has none.
 OF_THE_MACHINE = frozenset({"timeout", "cpu-time", "idle", "out-of-memory", "host-fault"})
 TOO_LONG = "it took too long, with untrusted workers; trusted ones run it again"
+is_current = repository.is_current
 
 
 def claim(
@@ -192,11 +193,6 @@ def held_by(session: Session, worker: str) -> ClaimedShard | None:
     """Return the shard that `worker` holds now: the answer to its claim may have been lost."""
     row = next(iter(queue_repository.leased_by(session, [worker])), None)
     return None if row is None else claimed_shard(row, *lease_repository.context(session, row.evaluation_id))
-
-
-def is_current(session: Session, shard: ClaimedShard) -> bool:
-    """Return whether the attempt still holds the shard."""
-    return repository.is_current(session, shard.shard_id, attempt=shard.attempt)
 
 
 def outcome(session: Session, shard: ClaimedShard) -> str:

@@ -2,29 +2,32 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
 
 
 @dataclass(frozen=True)
 class AttemptEntry:
-    """One line of the timeline: a worker's try at some runs."""
+    """One line of the timeline: a worker's attempt at some runs."""
 
     first_run: int
     last_run: int
-    kind: str  # smoke, runs
+    kind: Annotated[str, Field(description="smoke or runs", examples=["runs"])]
     attempt: int
-    outcome: str  # running, done, failed, lost, given-back, cancelled
+    outcome: Annotated[str, Field(description="running, done, failed, lost, given-back, cancelled", examples=["done"])]
     started_at: datetime
     ended_at: datetime | None
 
 
 @dataclass(frozen=True)
 class EvaluationProgress:
-    """Runs done of an evaluation, and how long the rest may take."""
+    """Runs done of all, and how long the rest may take."""
 
-    runs_done: int
-    runs_total: int
+    runs_done: Annotated[int, Field(examples=[137])]
+    runs_total: Annotated[int, Field(examples=[512])]
     elapsed_s: float | None
-    remaining_s: float | None  # an estimate; None while nothing is known
+    remaining_s: Annotated[float | None, Field(description="an estimate; null while nothing is known")]
     attempts: tuple[AttemptEntry, ...]
 
 

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session, joinedload
 
 from server.conditional_update import changed_rows, changes_one_row
 from server.db import database_time
+from server.evaluations.claimed_shard import ClaimedShard
 from server.evaluations.queue_repository import in_state
 from server.models.competition import Competition, Split
 from server.models.evaluation import (
@@ -195,8 +196,9 @@ def evaluation_with_split(session: Session, evaluation_id: str) -> Evaluation | 
     )
 
 
-def is_current(session: Session, shard_id: int, *, attempt: int) -> bool:
-    return session.scalar(select(Shard.id).where(_is_current(shard_id, attempt))) is not None
+def is_current(session: Session, shard: ClaimedShard) -> bool:
+    """Return whether the attempt still holds the shard."""
+    return session.scalar(select(Shard.id).where(_is_current(shard.shard_id, shard.attempt))) is not None
 
 
 def _is_current(shard_id: int, attempt: int) -> ColumnElement[bool]:

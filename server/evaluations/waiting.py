@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Annotated
 
+from pydantic import Field
 from sqlalchemy import String, cast, func, select
 from sqlalchemy.orm import Session
 
@@ -23,12 +25,11 @@ NEXT = "next in the queue"
 
 @dataclass(frozen=True)
 class Wait:
-    """Why a submission's next shard waits. ahead: submissions before it, about; seconds: until it begins, about, by
-    the pace of the last minutes; None where nothing was done in them."""
+    """Why nothing of a submission runs yet. seconds: by the pace of the last minutes."""
 
-    reason: str
-    ahead: int
-    seconds: float | None
+    reason: Annotated[str, Field(examples=["other submissions are served first"])]
+    ahead: Annotated[int, Field(description="submissions that are served before it, about")]
+    seconds: Annotated[float | None, Field(description="until it begins, about; null where nothing tells")]
 
 
 def find_wait(session: Session, submission: Submission) -> Wait | None:

@@ -38,15 +38,7 @@ def use_next_choice(session: Session, submission: Submission, *, actor: Account,
     _exclude(session, competition, submission, actor=actor, reason=reason)
     following = session.get_one(Submission, rest[0].submission_id)
     following.selected = True
-    audit.record(
-        session,
-        actor,
-        "final.replaced",
-        competition=competition,
-        subject=following.id,
-        reason=reason,
-        data={"instead_of": submission.id},
-    )
+    audit.record(session, actor, "final.replaced", following, reason=reason, data={"instead_of": submission.id})
     session.flush()
     _advance_again(session, competition)
     return following

@@ -214,14 +214,7 @@ def _freeze(session: Session, competition: Competition, *, at: datetime) -> None
     }
     repository.mark(session, competition.id, chosen)
     competition.frozen_at = at
-    audit.record(
-        session,
-        None,
-        "competition.finals_frozen",
-        competition=competition,
-        subject=competition.slug,
-        data={"submissions": sorted(chosen)},
-    )
+    audit.record(session, None, "competition.finals_frozen", competition, data={"submissions": sorted(chosen)})
     session.flush()
 
 

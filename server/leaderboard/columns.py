@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
@@ -17,7 +16,8 @@ from server.metric_results import service as metric_results
 from server.models.competition import Competition
 
 
-class ColumnValue(NamedTuple):
+@dataclass(frozen=True)
+class ColumnValue:
     """A metric of one submission, with its interval where it has one."""
 
     value: ShownNumber | None
@@ -48,7 +48,9 @@ class BoardColumn:
 
     def as_shown(self) -> "BoardColumn":
         """Return the column as everybody sees it, with fewer digits."""
-        values = {submission: ColumnValue(*map(_shown, value)) for submission, value in self.values.items()}
+        values = {
+            submission: ColumnValue(*map(_shown, vars(value).values())) for submission, value in self.values.items()
+        }
         return replace(self, oracle=_shown(self.oracle), original=_shown(self.original), values=values)
 
 

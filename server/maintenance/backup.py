@@ -71,13 +71,9 @@ def verify(settings: Settings, folder: Path) -> int:
     removed afterwards. Raises HostFault naming what is damaged or missing.
     """
     _check(folder)
-    with _restored(settings.resolved_database_url, folder) as url:
-        database = Database(url)
-        try:
-            with database.read() as session:
-                named = repository.named_files(session)
-        finally:
-            database.dispose()
+    restored = _restored(settings.resolved_database_url, folder)
+    with restored as url, Database(url) as database, database.read() as session:
+        named = repository.named_files(session)
     missing = sorted(key for key in named if not (folder / FILES / key).is_file())
     if missing:
         raise HostFault(f"{folder} lacks {len(missing)} files that its rows name, among them {missing[0]}")

@@ -12,6 +12,7 @@ from server.models.account import Account
 from server.models.competition import Competition
 from server.models.submission import Fault, Submission
 from server.notifications import email_queue, email_templates, repository, webhooks
+from server.notifications.email_templates import EmailContent
 
 OF_SUBMISSIONS = frozenset({"submission.scored", "submission.failed"})
 
@@ -30,13 +31,11 @@ def notify(session: Session, competition_id: str, event: str, data: dict[str, An
     if event in OF_SUBMISSIONS:
         _mail_team(session, competition, event, submission=session.get_one(Submission, data["submission"]))
     elif event == "worker_token.quarantined":
-        email = email_templates.quarantine_email(competition, token_name=data["name"])
         addresses = repository.addresses_of_organisers(session, competition_id, administrators_too=True)
-        email_queue.queue_mails(session, addresses, subject=email.subject, body=email.body)
+        _queue(session, addresses, email_templates.quarantine_email(competition, token_name=data["name"]))
     else:
-        email = email_templates.competition_email(competition, event, data)
         addresses = repository.addresses_of_competition(session, competition_id)
-        email_queue.queue_mails(session, addresses, subject=email.subject, body=email.body)
+        _queue(session, addresses, email_templates.competition_email(competition, event, data))
 
 
 def write_to_organisers(session: Session, competition: Competition, *, subject: str, text: str, path: str) -> None:
@@ -72,15 +71,16 @@ def write_to_team(
 def _write(
     session: Session, competition: Competition, addresses: list[str], *, subject: str, text: str, path: str
 ) -> None:
-    email = email_templates.letter(competition, subject=subject, text=text, path=path)
-    email_queue.queue_mails(session, addresses, subject=email.subject, body=email.body)
+    _queue(session, addresses, email_templates.letter(competition, subject=subject, text=text, path=path))
 
 
 def _mail_team(session: Session, competition: Competition, event: str, *, submission: Submission) -> None:
-    email = email_templates.submission_email(competition, event, submission)
     addresses = repository.addresses_of_team(session, submission.team_id)
-    email_queue.queue_mails(session, addresses, subject=email.subject, body=email.body)
+    _queue(session, addresses, email_templates.submission_email(competition, event, submission))
     if event == "submission.failed" and submission.fault != Fault.PARTICIPANT:
-        email = email_templates.platform_failure_email(competition, submission)
         addresses = repository.addresses_of_organisers(session, competition.id)
-        email_queue.queue_mails(session, addresses, subject=email.subject, body=email.body)
+        _queue(session, addresses, email_templates.platform_failure_email(competition, submission))
+
+
+def _queue(session: Session, addresses: list[str], email: EmailContent) -> None:
+    email_queue.queue_mails(session, addresses, subject=email.subject, body=email.body)

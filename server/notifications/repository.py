@@ -60,10 +60,6 @@ def webhooks(session: Session, competition_id: str) -> Sequence[Webhook]:
     return session.scalars(select(Webhook).where(*mine).order_by(Webhook.created_at, Webhook.id)).all()
 
 
-def webhook(session: Session, webhook_id: str) -> Webhook | None:
-    return session.get(Webhook, webhook_id)
-
-
 def deliveries(session: Session, webhook_id: str, *, limit: int) -> Sequence[Delivery]:
     mine = select(Delivery).where(Delivery.webhook_id == webhook_id)
     return session.scalars(mine.order_by(Delivery.created_at.desc(), Delivery.id).limit(limit)).all()

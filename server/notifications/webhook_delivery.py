@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 
 from server.config import Settings
 from server.db import Database, now
-from server.models.notification import Delivery
+from server.models.notification import Delivery, Webhook
 from server.notifications import outbox, repository, webhooks
 
 TIMEOUT_S = 10.0  # of one message from first to last, however slowly its receiver goes about it
@@ -66,7 +66,7 @@ def deliver(database: Database, settings: Settings, *, at: datetime, allow_priva
 
 
 def _read(settings: Settings, session: Session, delivery: Delivery) -> Message | None:
-    hook = repository.webhook(session, delivery.webhook_id or "")
+    hook = session.get(Webhook, delivery.webhook_id or "")
     if hook is None or hook.disabled_at is not None:
         return None
     body = json.dumps({"id": delivery.id, **delivery.payload}, sort_keys=True).encode()

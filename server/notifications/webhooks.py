@@ -77,7 +77,7 @@ def remove(session: Session, competition: Competition, webhook_id: str, *, actor
 
 def get(session: Session, competition: Competition, webhook_id: str) -> Webhook:
     """Return a webhook of the competition. Raises NotFound."""
-    row = repository.webhook(session, webhook_id)
+    row = session.get(Webhook, webhook_id)
     if row is None or row.competition_id != competition.id or row.disabled_at is not None:
         raise NotFound(f"{competition.slug} has no webhook {webhook_id!r}")
     return row

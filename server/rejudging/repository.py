@@ -6,7 +6,7 @@ from typing import TypeVar
 from sqlalchemy import ColumnElement, Select, func, select, update
 from sqlalchemy.orm import Session
 
-from server.models.competition import Split
+from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, EvaluationState, score_table
 from server.models.rejudging import Rejudging, RejudgingState
 from server.models.submission import Fault, Submission
@@ -65,17 +65,14 @@ def _choice(competition_id: str, *, split_id: str, chosen: Chosen) -> Iterator[C
         yield Submission.received_at < chosen.received_before
 
 
-def by_id(session: Session, rejudging_id: str) -> Rejudging | None:
-    return session.get(Rejudging, rejudging_id)
-
-
 def locked(session: Session, rejudging_id: str) -> Rejudging:
     statement = select(Rejudging).where(Rejudging.id == rejudging_id).with_for_update()
     return session.scalars(statement.execution_options(populate_existing=True)).one()
 
 
-def of_competition(session: Session, competition_id: str) -> Sequence[Rejudging]:
-    mine = select(Rejudging).where(Rejudging.competition_id == competition_id)
+def of_competition(session: Session, competition: Competition) -> Sequence[Rejudging]:
+    """Return the re-judgings of a competition, the newest first."""
+    mine = select(Rejudging).where(Rejudging.competition_id == competition.id)
     return session.scalars(mine.order_by(Rejudging.created_at.desc(), Rejudging.id)).all()
 
 

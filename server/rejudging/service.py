@@ -35,6 +35,7 @@ from server.rejudging.sets import Chosen, Outcome
 
 Changed = Literal["scorer", "limits", "split", "host"]
 ENDED = frozenset({EvaluationState.SCORED, EvaluationState.FAILED, EvaluationState.CANCELLED})
+of_competition = repository.of_competition
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def start(
     data: dict[str, Any] = {"submissions": sum(again.values()), **again, "changed": changed, "split": visibility.value}
     if tried is not None:
         data["scoring"] = tried
-    _record(session, rejudging, "rejudging.started", actor=actor, reason=reason, data=data)
+    audit.record(session, actor, "rejudging.started", rejudging, reason=reason, data=data)
     return rejudging
 
 
@@ -165,14 +166,9 @@ def how_many(session: Session, competition: Competition, *, visibility: Visibili
     return repository.how_many(session, competition.id, split_id=split.id, chosen=chosen)
 
 
-def of_competition(session: Session, competition: Competition) -> Sequence[Rejudging]:
-    """Return the re-judgings of a competition, the newest first."""
-    return repository.of_competition(session, competition.id)
-
-
 def get(session: Session, competition: Competition, rejudging_id: str) -> Rejudging:
     """Return a re-judging of this competition. Raises NotFound."""
-    rejudging = repository.by_id(session, rejudging_id)
+    rejudging = session.get(Rejudging, rejudging_id)
     if rejudging is None or rejudging.competition_id != competition.id:
         raise NotFound(f"{competition.slug} has no re-judging {rejudging_id!r}")
     return rejudging
@@ -220,7 +216,7 @@ def apply(session: Session, competition: Competition, rejudging: Rejudging, *, a
     send_after_commit(session, GROUP_TIES, split.id)
     rejudging.state, rejudging.ended_at = RejudgingState.APPLIED.value, now()
     data = {"teams": [asdict(change) for change in found.teams], "submissions": len(found.outcomes)}
-    _record(session, rejudging, "rejudging.applied", actor=actor, reason=rejudging.reason, data=data)
+    audit.record(session, actor, "rejudging.applied", rejudging, reason=rejudging.reason, data=data)
     return rejudging
 
 
@@ -262,7 +258,7 @@ def discard(session: Session, rejudging: Rejudging, *, actor: Account, reason: s
         if locked.state not in ENDED:
             locked.state, locked.finished_at = EvaluationState.CANCELLED.value, now()
     rejudging.state, rejudging.ended_at = RejudgingState.DISCARDED.value, now()
-    _record(session, rejudging, "rejudging.discarded", actor=actor, reason=reason, data={})
+    audit.record(session, actor, "rejudging.discarded", rejudging, reason=reason)
     return rejudging
 
 
@@ -315,11 +311,3 @@ def _as_data(chosen: Chosen) -> dict[str, Any]:
         for name, value in asdict(chosen).items()
         if value is not None
     }
-
-
-def _record(
-    session: Session, rejudging: Rejudging, action: str, *, actor: Account, reason: str, data: dict[str, Any]
-) -> None:
-    audit.record(
-        session, actor, action, competition=rejudging.competition_id, subject=rejudging.id, reason=reason, data=data
-    )

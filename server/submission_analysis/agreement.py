@@ -5,9 +5,11 @@ Pure: numbers in, tables out.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from lethe.metrics.benchmark.epsilon_correlation import epsilon_correlation
 from lethe.metrics.benchmark.hardness import hardness
@@ -23,7 +25,7 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Matrix:
-    """Correlations of things by name, in the order of `names`; None where one of the two is constant."""
+    """Spearman's correlations, rows and columns in the order of the names; null where one of the two is constant."""
 
     names: Sequence[str]
     rows: Sequence[Sequence[float | None]]
@@ -31,11 +33,11 @@ class Matrix:
 
 @dataclass(frozen=True)
 class HardExample:
-    """A forget example. epsilon: mean over submissions, nats, each clipped. share: of the greatest possible."""
+    """A forget example that is hard for all submissions."""
 
     example: int
-    epsilon: float
-    share: float
+    epsilon: Annotated[float, Field(description="mean over submissions, nats, each cut at the largest possible")]
+    share: Annotated[float, Field(description="of the largest possible")]
 
 
 def rank_correlations(values: Mapping[str, Sequence[float]]) -> Matrix | None:

@@ -4,10 +4,12 @@ Organisers compare any submissions; a team compares its own, by the metrics that
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 from sqlalchemy.orm import Session
 
 from lethe.competition.report_section import MetricRequest
@@ -34,9 +36,9 @@ SCORE = "score"
 
 @dataclass(frozen=True)
 class ComparedMetric:
-    """A column. key: the id, with the parameters where the report sets any."""
+    """A metric, beside what it is of exact retraining and of the original model."""
 
-    key: str
+    key: Annotated[str, Field(description="the id, with the parameters that the report sets")]
     id: str
     title: str
     unit: str
@@ -67,14 +69,14 @@ class ComparedSubmission:
 
 @dataclass(frozen=True)
 class SubmissionComparison:
-    """What the page shows. similarity and hard_examples tell of single examples: for organisers only."""
+    """Submissions side by side on one split."""
 
     visibility: Visibility
     metrics: Sequence[ComparedMetric]
     submissions: Sequence[ComparedSubmission]
-    ranks: Matrix | None = None
-    similarity: Matrix | None = None
-    hard_examples: Sequence[HardExample] = field(default=())
+    ranks: Annotated[Matrix | None, Field(description="between metrics, over the submissions")] = None
+    similarity: Annotated[Matrix | None, Field(description="of epsilon between submissions, for organisers")] = None
+    hard_examples: Annotated[Sequence[HardExample], Field(description="for organisers")] = ()
 
 
 def candidates(

@@ -3,9 +3,11 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 from safetensors.numpy import load
 
 from lethe.errors import NotFound
@@ -22,11 +24,11 @@ ORIGINALS = "hidden/originals/outputs.safetensors"  # of each run's own
 
 @dataclass(frozen=True)
 class AnsweredQuestion:
-    """A forget question, its answer in the data, and what three models answer. original: None where not stored."""
+    """A forget question, its answer in the data, and what three models answer."""
 
     question: str
     answer: str
-    original: str | None
+    original: Annotated[str | None, Field(description="null where the split stores no answers of its original models")]
     retrained: str
     unlearned: str
 

@@ -14,7 +14,7 @@ from server.evaluations import paired_test
 from server.evaluations.paired_test import Paired
 from server.leaderboard import service as leaderboards
 from server.models.competition import Competition
-from server.models.evaluation import Evaluation, PrivateScore, PublicScore, RunLog, Shard, ShardAttempt
+from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard, ShardAttempt
 from server.models.submission import Submission
 from server.storage import Storage
 from server.submission_analysis import repository
@@ -23,6 +23,7 @@ from server.submission_analysis.model_outputs import Array, OutputComparison, co
 
 MOST_SUGGESTIONS = 30
 Score = PublicScore | PrivateScore
+list_logs = repository.list_logs
 
 
 @dataclass(frozen=True)
@@ -79,11 +80,6 @@ def get_generated_answers(
 def list_attempts(session: Session, evaluated: EvaluatedSubmission) -> Sequence[tuple[ShardAttempt, Shard]]:
     """Return every attempt at the evaluation's shards, the earliest first."""
     return repository.attempts(session, evaluated.evaluation.id) if evaluated.evaluation else []
-
-
-def list_logs(session: Session, submission: Submission) -> Sequence[RunLog]:
-    """Return what the first hundred runs printed, those on hidden data included: for organisers only."""
-    return repository.logs(session, submission.id)
 
 
 def suggest_comparisons(

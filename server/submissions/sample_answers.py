@@ -2,7 +2,9 @@
 
 import hashlib
 from dataclasses import dataclass, replace
+from typing import Annotated
 
+from pydantic import Field
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
@@ -26,13 +28,13 @@ BEFORE_THEY_COME = (Stage.QUEUED.value, Stage.SMOKE.value)
 
 @dataclass(frozen=True)
 class SampleAnswer:
-    """A question, its answer in the data, and what three models of the sample answer; None where there is none."""
+    """A question of the public sample, its answer in the data, and what models of the sample answer."""
 
-    question: str
-    answer: str
-    original: str | None
-    retrained: str | None
-    unlearned: str | None = None
+    question: Annotated[str, Field(examples=["Where does Ada live?"])]
+    answer: Annotated[str, Field(description="in the data", examples=["Ada lives in Rome."])]
+    original: Annotated[str | None, Field(description="null without an answer, here and below")]
+    retrained: Annotated[str | None, Field(description="of a model trained on the sample without these questions")]
+    unlearned: Annotated[str | None, Field(description="of the model that the submission made")] = None
 
 
 @dataclass(frozen=True)

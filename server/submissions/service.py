@@ -87,7 +87,7 @@ def _enter_into_tasks(
     session: Session, competition: Competition, team: Team, account: Account, checked: CheckedUpload, *, period: Period
 ) -> Submission:
     """Store a submission's row, and for each task that it is for a part, which is what is evaluated."""
-    whole = _store(session, competition, team, account, checked, period=period)
+    whole = enter(session, competition, team, account, checked, period=period, is_evaluated=False)
     for task in competitions.tasks(session, competition):
         entry_point = checked.of_tasks.get(str(task.task_name))
         if entry_point is not None:
@@ -106,32 +106,13 @@ def enter(
     period: Period | None = None,
     by_itself: bool = False,
     parent_id: str | None = None,
+    is_evaluated: bool = True,
 ) -> Submission:
     """Store a submission's row and queue its evaluation. by_itself: nobody sent it; the account answers for it.
 
     period: where it belongs; None: it counts, in no phase. parent_id: of the submission that this one is a part of.
+    is_evaluated: whether it is itself, and not its parts.
     """
-    submission = _store(
-        session, competition, team, account, checked, period=period, by_itself=by_itself, parent_id=parent_id
-    )
-    split = competitions.get_split(session, competition, Visibility.PUBLIC)
-    evaluations.start(session, submission, split, smoke=True)
-    session.flush()
-    return submission
-
-
-def _store(
-    session: Session,
-    competition: Competition,
-    team: Team,
-    account: Account,
-    checked: CheckedUpload,
-    *,
-    period: Period | None = None,
-    by_itself: bool = False,
-    parent_id: str | None = None,
-) -> Submission:
-    """Store a submission's row. period: where it belongs; None: it counts, in no phase."""
     upload = checked.upload
     submission = Submission(
         competition_id=competition.id,
@@ -150,14 +131,13 @@ def _store(
     )
     session.add(submission)
     session.flush()
-    audit.record(
-        session,
-        None if by_itself else account,
-        "submission.received",
-        competition=competition,
-        subject=submission.id,
-        data={"team": team.id, "phase": submission.phase, "sha256": checked.content_sha256, "bytes": len(upload.data)},
-    )
+    sent = {"sha256": submission.content_sha256, "bytes": submission.size_bytes}
+    data = {"team": team.id, "phase": submission.phase, **sent}
+    audit.record(session, None if by_itself else account, "submission.received", submission, data=data)
+    if is_evaluated:
+        split = competitions.get_split(session, competition, Visibility.PUBLIC)
+        evaluations.start(session, submission, split, smoke=True)
+        session.flush()
     return submission
 
 
@@ -254,14 +234,7 @@ def cancel(session: Session, submission: Submission, *, actor: Account) -> Submi
             evaluations.cancel(session, each)
             each.refunded = not costs
     session.flush()
-    audit.record(
-        session,
-        actor,
-        "submission.cancelled",
-        competition=submission.competition_id,
-        subject=submission.id,
-        data={"refunded": not costs},
-    )
+    audit.record(session, actor, "submission.cancelled", submission, data={"refunded": not costs})
     if submission.stage not in ENDED:
         parts.follow(session, submission.id)
     session.flush()

@@ -21,7 +21,7 @@ from server.datetime_format import in_words
 from server.db import now
 from server.errors import Conflict, NotAllowed
 from server.models.account import Account
-from server.models.competition import Competition, CompetitionState, Team
+from server.models.competition import Competition, CompetitionState, Membership, Team
 from server.models.invitation import Invitation
 from server.teams import repository, service
 
@@ -49,7 +49,7 @@ def invite(session: Session, team: Team, *, actor: Account, name: str | None = N
     if len(repository.open_invitations(session, team.id, now())) >= MOST_OPEN:
         raise Conflict(f"The team has {MOST_OPEN} open invitations; revoke one first")
     person = accounts.find(session, name) if name else None
-    if person is not None and repository.membership(session, team_id=team.id, account_id=person.id):
+    if person is not None and session.get(Membership, (team.id, person.id)) is not None:
         raise Conflict(f"{person.name} is in the team already")
     token = None if person else new_token()
     row = Invitation(
@@ -80,7 +80,7 @@ def invitations_to(session: Session, competition: Competition, account: Account)
 def revoke(session: Session, team: Team, invitation_id: str, *, actor: Account) -> None:
     """End an invitation of one's team. For the leader. Raises NotFound."""
     check_leader(team, actor)
-    row = repository.invitation(session, invitation_id)
+    row = session.get(Invitation, invitation_id)
     if row is None or row.team_id != team.id or not _is_open(row, now()):
         raise NotFound(UNUSABLE)
     row.ended_at = now()
@@ -102,7 +102,7 @@ def accept(session: Session, competition: Competition, invitation_id: str, *, ac
 def decline(session: Session, competition: Competition, invitation_id: str, *, account: Account) -> None:
     """Turn an invitation by name down."""
     row = _to_me(session, invitation_id, account)
-    team = repository.by_id(session, row.team_id)
+    team = session.get(Team, row.team_id)
     if team is None or team.competition_id != competition.id or not _is_open(row, now()):
         raise NotFound(UNUSABLE)
     row.ended_at = now()
@@ -196,7 +196,7 @@ def _give_up_present_team(session: Session, competition: Competition, account: A
 
 
 def _remove(session: Session, team: Team, account: Account, *, is_last: bool) -> None:
-    membership = repository.membership(session, team_id=team.id, account_id=account.id)
+    membership = session.get(Membership, (team.id, account.id))
     if membership is not None:
         session.delete(membership)
         session.flush()
@@ -206,7 +206,7 @@ def _remove(session: Session, team: Team, account: Account, *, is_last: bool) ->
 
 
 def _to_me(session: Session, invitation_id: str, account: Account) -> Invitation:
-    row = repository.invitation(session, invitation_id)
+    row = session.get(Invitation, invitation_id)
     if row is None or row.account_id != account.id:
         raise NotFound(UNUSABLE)
     return row

@@ -1,6 +1,5 @@
 """Two teams become one: asked by one leader, agreed to by the other, if size and quota allow."""
 
-from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy.exc import IntegrityError
@@ -20,6 +19,8 @@ from server.teams import repository
 from server.teams.joining import check_leader, check_may_grow
 from server.teams.service import key_pair, own_team
 from server.utc_days import DAY, start_of_day
+
+requests = repository.merge_requests
 
 
 def ask(session: Session, competition: Competition, *, into: str, actor: Account) -> MergeRequest:
@@ -43,11 +44,6 @@ def ask(session: Session, competition: Competition, *, into: str, actor: Account
     data = {"into": other.id, "request": request.id}
     audit.record(session, actor, "team.merge_asked", competition=competition, subject=team.id, data=data)
     return request
-
-
-def requests(session: Session, team: Team) -> Sequence[MergeRequest]:
-    """Return the requests from and to a team."""
-    return repository.merge_requests(session, team.id)
 
 
 def agree(session: Session, competition: Competition, request_id: str, *, actor: Account) -> Team:
@@ -113,14 +109,14 @@ def _allowed(period: Period, begin: datetime, end: datetime) -> int:
 
 
 def _request(session: Session, request_id: str) -> MergeRequest:
-    request = repository.merge_request(session, request_id)
+    request = session.get(MergeRequest, request_id)
     if request is None:
         raise NotFound(UNKNOWN)
     return request
 
 
 def _team(session: Session, team_id: str) -> Team:
-    team = repository.by_id(session, team_id)
+    team = session.get(Team, team_id)
     if team is None:
         raise NotFound("There is no such team")
     return team

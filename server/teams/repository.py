@@ -9,19 +9,16 @@ from sqlalchemy.orm import Session, joinedload
 from lethe.errors import NotFound
 from server.accounts.look_alikes import get_shape, look_alike_key, shape_of
 from server.models.account import Account
-from server.models.competition import Membership, Team
+from server.models.competition import Competition, Membership, Team
 from server.models.evaluation import Shard, ShardState
 from server.models.invitation import Invitation, MergeRequest
 from server.models.submission import Submission
 
 
-def get_team(session: Session, *, competition_id: str, account_id: str) -> Team | None:
-    mine = Membership.competition_id == competition_id, Membership.account_id == account_id
+def get_team(session: Session, competition: Competition, account: Account) -> Team | None:
+    """Return the team that `account` is in, or None."""
+    mine = Membership.competition_id == competition.root_id, Membership.account_id == account.id
     return session.scalar(select(Team).join(Membership, Membership.team_id == Team.id).where(*mine))
-
-
-def by_id(session: Session, team_id: str) -> Team | None:
-    return session.get(Team, team_id)
 
 
 def locked(session: Session, team_id: str) -> Team:
@@ -54,10 +51,6 @@ def memberships(session: Session, team_id: str) -> Sequence[Membership]:
     return session.scalars(statement.order_by(Membership.joined_at, Membership.account_id)).all()
 
 
-def membership(session: Session, *, team_id: str, account_id: str) -> Membership | None:
-    return session.get(Membership, (team_id, account_id))
-
-
 def remove_member(session: Session, *, team_id: str, account_id: str) -> None:
     theirs = Membership.team_id == team_id, Membership.account_id == account_id
     session.execute(delete(Membership).where(*theirs))
@@ -67,8 +60,9 @@ def size(session: Session, team_id: str) -> int:
     return session.scalar(select(func.count()).where(Membership.team_id == team_id)) or 0
 
 
-def teams(session: Session, competition_id: str) -> Sequence[Team]:
-    statement = select(Team).where(Team.competition_id == competition_id, Team.merged_into_id.is_(None))
+def teams(session: Session, competition: Competition) -> Sequence[Team]:
+    """Return every team of a competition, in the order in which they were made."""
+    statement = select(Team).where(Team.competition_id == competition.root_id, Team.merged_into_id.is_(None))
     return session.scalars(statement.order_by(Team.created_at, Team.id)).all()
 
 
@@ -92,6 +86,7 @@ def search(
 
 
 def names(session: Session, team_ids: Sequence[str]) -> dict[str, str]:
+    """Return the names of teams by id; an unknown id has no entry."""
     return dict(session.execute(select(Team.id, Team.name).where(Team.id.in_(team_ids))).all())
 
 
@@ -119,10 +114,6 @@ def invitation_by_hash(session: Session, token_hash: str) -> Invitation | None:
     return session.scalar(select(Invitation).where(Invitation.token_hash == token_hash))
 
 
-def invitation(session: Session, invitation_id: str) -> Invitation | None:
-    return session.get(Invitation, invitation_id)
-
-
 def open_invitations(session: Session, team_id: str, at: datetime) -> Sequence[Invitation]:
     """Return a team's invitations that can still be accepted, the newest first."""
     mine = select(Invitation).options(joinedload(Invitation.account)).where(Invitation.team_id == team_id)
@@ -142,14 +133,10 @@ def invitations_to(session: Session, *, competition_id: str, account_id: str, at
     return session.scalars(statement.order_by(Invitation.created_at, Invitation.id)).all()
 
 
-def merge_request(session: Session, request_id: str) -> MergeRequest | None:
-    return session.get(MergeRequest, request_id)
-
-
-def merge_requests(session: Session, team_id: str) -> Sequence[MergeRequest]:
+def merge_requests(session: Session, team: Team) -> Sequence[MergeRequest]:
     """Return the requests from and to a team."""
     both = select(MergeRequest).options(joinedload(MergeRequest.team), joinedload(MergeRequest.into))
-    mine = both.where(or_(MergeRequest.team_id == team_id, MergeRequest.into_id == team_id))
+    mine = both.where(or_(MergeRequest.team_id == team.id, MergeRequest.into_id == team.id))
     return session.scalars(mine.order_by(MergeRequest.created_at, MergeRequest.id)).all()
 
 
@@ -178,6 +165,6 @@ def move_everything(session: Session, *, team_id: str, into_id: str) -> None:
     session.execute(update(Submission).where(Submission.team_id == into_id).values(selected=False))
 
 
-def competitions_of(session: Session, account_id: str) -> frozenset[str]:
+def competitions_of(session: Session, account: Account) -> frozenset[str]:
     """Return the ids of the competitions in which the account is in a team."""
-    return frozenset(session.scalars(select(Membership.competition_id).where(Membership.account_id == account_id)))
+    return frozenset(session.scalars(select(Membership.competition_id).where(Membership.account_id == account.id)))

@@ -23,16 +23,10 @@ NAME_LENGTH = 60
 PAGE_SIZE = 100
 RENAMED_BY_TEAMS = frozenset(CompetitionState) - {"closed", "provisional", "final", "archived"}
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
-
-
-def get_team(session: Session, competition: Competition, account: Account) -> Team | None:
-    """Return the team that `account` is in, or None."""
-    return repository.get_team(session, competition_id=competition.root_id, account_id=account.id)
-
-
-def competitions_of(session: Session, account: Account) -> frozenset[str]:
-    """Return the ids of the competitions in which the account is in a team."""
-    return repository.competitions_of(session, account.id)
+competitions_of = repository.competitions_of
+get_team = repository.get_team
+names = repository.names
+teams = repository.teams
 
 
 def own_team(session: Session, competition: Competition, account: Account) -> Team:
@@ -46,11 +40,6 @@ def own_team(session: Session, competition: Competition, account: Account) -> Te
 def members(session: Session, team: Team) -> list[Account]:
     """Return the people of a team, the earliest first."""
     return [membership.account for membership in repository.memberships(session, team.id)]
-
-
-def teams(session: Session, competition: Competition) -> Sequence[Team]:
-    """Return every team of a competition, in the order in which they were made."""
-    return repository.teams(session, competition.root_id)
 
 
 def search(
@@ -71,11 +60,6 @@ def get_by_name(session: Session, competition: Competition, name: str) -> Team:
     if team is None:
         raise NotFound(f"{competition.slug} has no team called {name!r}")
     return team
-
-
-def names(session: Session, team_ids: Sequence[str]) -> dict[str, str]:
-    """Return the names of teams by id; an unknown id has no entry."""
-    return repository.names(session, team_ids)
 
 
 def create(session: Session, competition: Competition, account: Account, *, name: str) -> Team:
@@ -160,15 +144,7 @@ def rename(session: Session, team: Team, *, name: str, actor: Account, reason: s
             team.name, team.name_key = name, name_key(name)
     except IntegrityError as error:
         raise _taken(name) from error
-    audit.record(
-        session,
-        actor,
-        "team.renamed",
-        competition=team.competition_id,
-        subject=team.id,
-        reason=reason,
-        data={"from": old, "to": name},
-    )
+    audit.record(session, actor, "team.renamed", team, reason=reason, data={"from": old, "to": name})
 
 
 def _is_taken(session: Session, competition: Competition, name: str) -> bool:

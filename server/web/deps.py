@@ -44,9 +44,14 @@ MemberDep = Annotated[Account, Depends(require_viewer)]
 
 async def require_staff(viewer: MemberDep) -> Account:
     """Return an organiser or administrator. Raises NotAllowed."""
+    check_is_staff(viewer)
+    return viewer
+
+
+def check_is_staff(viewer: Account) -> None:
+    """Raise NotAllowed for who is neither organiser nor administrator."""
     if viewer.role not in (Role.ORGANISER, Role.ADMINISTRATOR):
         raise NotAllowed("Only organisers see this page")
-    return viewer
 
 
 StaffDep = Annotated[Account, Depends(require_staff)]

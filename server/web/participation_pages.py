@@ -3,16 +3,14 @@
 from typing import Annotated
 
 from fastapi import Form, Request, Response
-from sqlalchemy.orm import Session
 
 from lethe.errors import AppError, InvalidInput
 from server.competitions import admission_links, participants, participation, texts
 from server.competitions import service as competitions
 from server.deps import SessionDep
-from server.models.account import Account
-from server.web.cookies import Flash
-from server.web.deps import MemberDep, Place, PlaceDep, find_place
+from server.web.deps import MemberDep, find_place
 from server.web.page_router import page_router
+from server.web.place_request import MemberRequestDep, PlaceRequest
 from server.web.rendering import page, redirect
 
 router = page_router()
@@ -29,7 +27,7 @@ def join_page(slug: str, request: Request, session: SessionDep, viewer: MemberDe
     place = find_place(session, competitions.get(session, slug, account=viewer), viewer)
     if place.whole is not None:
         return redirect(request, f"/competitions/{place.whole.slug}/join")
-    return _page(request, session, place, viewer)
+    return _page(PlaceRequest(request, session, place, viewer))
 
 
 @router.post("/competitions/{slug}/join")
@@ -37,51 +35,33 @@ def use_link(slug: str, request: Request, session: SessionDep, viewer: MemberDep
     """Take part by a link, also in a competition that the reader does not see yet."""
     competition = admission_links.use(session, slug, token[:200], account=viewer)
     place = find_place(session, competition, viewer)
-    return _done(request, session, place, viewer, f"You are admitted to {competition.title}.")
+    return _done(PlaceRequest(request, session, place, viewer), f"You are admitted to {competition.title}.")
 
 
 @router.post("/competitions/{slug}/participation")
-def act(
-    request: Request,
-    session: SessionDep,
-    place: PlaceDep,
-    viewer: MemberDep,
-    *,
-    act: Text = "",
-    version: int = Form(default=0),
-    message: Text = "",
-) -> Response:
+def act(asked: MemberRequestDep, *, act: Text = "", version: int = Form(default=0), message: Text = "") -> Response:
     """Accept the terms, or ask the organisers."""
     try:
-        with session.begin_nested():
+        with asked.session.begin_nested():
             if act == "accept":
-                texts.accept_terms(session, place.competition, version=version, account=viewer)
+                texts.accept_terms(asked.session, asked.competition, version=version, account=asked.viewer)
                 done = "The terms are accepted."
             elif act == "ask":
-                participants.ask(session, place.competition, message=message, account=viewer)
+                participants.ask(asked.session, asked.competition, message=message, account=asked.viewer)
                 done = "The organisers are asked."
             else:
                 raise InvalidInput(f"{act!r} is not an act; allowed are accept, ask")
     except AppError as error:
-        return _page(request, session, place, viewer, error=error, message=message)
-    return _done(request, session, place, viewer, done)
+        return _page(asked, error=error, message=message)
+    return _done(asked, done)
 
 
-def _done(request: Request, session: Session, place: Place, viewer: Account, text: str) -> Response:
+def _done(asked: PlaceRequest, text: str) -> Response:
     """Send the reader on: to what is missing still, else to the competition."""
-    may = participation.standing(session, place.competition, viewer).may_take_part
-    rest = "" if may else "/join"
-    return redirect(request, f"/competitions/{place.competition.slug}{rest}", flash=Flash("good", text))
+    may = participation.standing(asked.session, asked.competition, asked.viewer).may_take_part
+    return asked.done(text, to="" if may else "/join")
 
 
-def _page(
-    request: Request,
-    session: Session,
-    place: Place,
-    viewer: Account,
-    *,
-    error: AppError | None = None,
-    message: str = "",
-) -> Response:
-    standing = participation.standing(session, place.competition, viewer)
-    return page(request, "join.html", place=place, tab="", standing=standing, error=error, message=message)
+def _page(asked: PlaceRequest, *, error: AppError | None = None, message: str = "") -> Response:
+    standing = participation.standing(asked.session, asked.competition, asked.viewer)
+    return asked.page("join.html", tab="", standing=standing, error=error, message=message)

@@ -9,7 +9,6 @@ from server.accounts import password_reset, rate_limit
 from server.accounts import service as accounts
 from server.admission import AdmissionDep
 from server.client_address import get_client_address
-from server.db import Database
 from server.deps import DatabaseDep, SessionDep, UnadmittedDatabase
 from server.errors import status_of
 from server.notifications import email_queue
@@ -43,7 +42,7 @@ def ask_for_link(
     except AppError as error:
         return page(request, "forgot.html", sends_mail=email_queue.is_on(), is_asked=False, error=error)
     if email_queue.is_on() and who.strip():
-        background.add_task(admission.run, _send_link, database, who)
+        background.add_task(admission.write, database, password_reset.send_link, who)
     return page(request, "forgot.html", sends_mail=email_queue.is_on(), is_asked=True, error=None)
 
 
@@ -80,11 +79,6 @@ def make_link(name: str, request: Request, session: SessionDep, viewer: Administ
     account = accounts.find(session, name)
     issued = password_reset.issue(session, account, actor=viewer, lifetime=password_reset.BY_ADMINISTRATOR)
     return _private(page(request, "reset_link.html", issued=issued))
-
-
-def _send_link(database: Database, who: str) -> None:
-    with database.write() as session:
-        password_reset.send_link(session, who)
 
 
 def _form(

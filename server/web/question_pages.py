@@ -10,10 +10,10 @@ from lethe.errors import AppError, NotFound
 from server.competitions import questions
 from server.deps import SessionDep
 from server.models.account import Account
-from server.web.cookies import Flash
-from server.web.deps import MemberDep, Place, PlaceDep, ViewerDep
+from server.web.deps import Place, PlaceDep, ViewerDep
 from server.web.page_router import page_router
-from server.web.rendering import page, redirect
+from server.web.place_request import MemberRequestDep
+from server.web.rendering import page
 
 router = page_router(is_public=True)
 
@@ -34,15 +34,14 @@ def questions_page(request: Request, session: SessionDep, place: PlaceDep, viewe
 
 
 @router.post("/competitions/{slug}/questions")
-def ask(request: Request, session: SessionDep, place: PlaceDep, viewer: MemberDep, *, text: Text = "") -> Response:
+def ask(asked: MemberRequestDep, *, text: Text = "") -> Response:
     """Ask the organisers."""
     try:
-        with session.begin_nested():
-            questions.ask(session, place.competition, text=text, account=viewer)
+        with asked.session.begin_nested():
+            questions.ask(asked.session, asked.competition, text=text, account=asked.viewer)
     except AppError as error:
-        return _page(request, session, place, viewer, error=error, text=text)
-    done = Flash("good", "Your question is sent to the organisers.")
-    return redirect(request, f"/competitions/{place.competition.slug}/questions", flash=done)
+        return _page(asked.request, asked.session, asked.place, asked.viewer, error=error, text=text)
+    return asked.done("Your question is sent to the organisers.", to="/questions")
 
 
 def _page(

@@ -10,17 +10,16 @@ from starlette.datastructures import FormData, UploadFile
 from lethe.competition.file import CompetitionFile
 from lethe.errors import AppError, InvalidSubmission, Violation
 from lethe.submission.archive import SOURCE_MIB
-from server.accounts import sessions
 from server.admission import AdmissionDep
 from server.competitions import participation, phases
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
-from server.db import Database, now
+from server.db import now
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
 from server.errors import Conflict, NotAllowed, NotAuthenticated, Overloaded, QuotaExceeded
 from server.models.account import Account
 from server.models.competition import CompetitionState
-from server.received_form import get_too_large, received_form
+from server.received_form import get_too_large, received_form, text_field
 from server.submissions import service as submissions
 from server.submissions import upload_rate
 from server.submissions.upload import MAX_REQUEST_BYTES, WHAT, base_name, tasks_of
@@ -32,11 +31,11 @@ from server.submissions.upload_check import (
     store_again_if_collected,
 )
 from server.web.code_excerpt import ExcerptLine, excerpt
-from server.web.cookies import SESSION_COOKIE, Flash
+from server.web.cookies import Flash
 from server.web.csrf import FIELD, check_origin, check_token
-from server.web.deps import MemberDep, Place, PlaceDep, find_place
+from server.web.deps import MemberDep, Place, PlaceDep, find_place, get_viewer
 from server.web.page_router import page_router
-from server.web.rendering import Reader, page, redirect
+from server.web.rendering import page, redirect
 
 router = page_router(checks_csrf=False)  # the upload checks its own token, after the size and before the file
 
@@ -85,7 +84,7 @@ async def submit(
 ) -> Response:
     """Take a submission, or show the page again with what is wrong with it."""
     check_origin(request)
-    viewer, file = await admission.run(_admit, database, slug, request)
+    viewer, file = await admission.read(database, _admit, slug, request)
     upload_rate.take(settings, viewer.id)
     async with received_form(
         request,
@@ -96,32 +95,30 @@ async def submit(
         refusal=InvalidSubmission,
     ) as form:
         sent = await _read(form)
-        given = _text(form, FIELD)
+        given = text_field(form, FIELD)
     try:
         check_token(request, given)
         upload = _form_upload(sent, limit_mib=file.limits.upload_mib)
         checked = await check_for(storage, upload, account_id=viewer.id, file=file)
-        submission_id = await admission.run(_accept, database, request, slug=slug, checked=checked)
+        submission_id = await admission.write(database, _accept, request, slug=slug, checked=checked)
         await admission.long_work(store_again_if_collected, storage, checked)
     except (NotAuthenticated, Overloaded):
         raise
     except AppError as error:
-        return await admission.run(_refused, request, database, slug=slug, viewer=viewer, sent=sent, error=error)
+        return await admission.read(database, _refused, request, slug=slug, viewer=viewer, sent=sent, error=error)
     return redirect(request, f"/submissions/{submission_id}", flash=Flash("good", "Received, checked and queued."))
 
 
-def _admit(database: Database, slug: str, request: Request) -> tuple[Account, CompetitionFile]:
+def _admit(session: Session, slug: str, request: Request) -> tuple[Account, CompetitionFile]:
     """Return who sends, and to what, before anything of the body is read."""
-    with database.read() as session:
-        viewer = _sender(session, request)
-        request.state.viewer = Reader(viewer.id, viewer.name, viewer.role)
-        competition = competitions.get(session, slug, account=viewer)
-        participation.check_may_take_part(session, competition, viewer)
-        return viewer, stored_file(competition)
+    viewer = _sender(session, request)
+    competition = competitions.get(session, slug, account=viewer)
+    participation.check_may_take_part(session, competition, viewer)
+    return viewer, stored_file(competition)
 
 
 def _sender(session: Session, request: Request) -> Account:
-    viewer = sessions.find(session, request.cookies.get(SESSION_COOKIE, ""))
+    viewer = get_viewer(request, session)
     if viewer is None:
         raise NotAuthenticated("Log in to send a submission")
     return viewer
@@ -129,24 +126,18 @@ def _sender(session: Session, request: Request) -> Account:
 
 async def _read(form: FormData) -> Sent:
     file = form.get("file")
-    message, code = (_text(form, name) for name in ("message", "code"))
+    message, code = (text_field(form, name) for name in ("message", "code"))
     received = None
     if isinstance(file, UploadFile) and file.filename:
         received = Upload(filename=base_name(file.filename), data=await file.read(), message=message, received_at=now())
     return Sent(received, code, message, tasks_of(form))
 
 
-def _text(form: FormData, name: str) -> str:
-    value = form.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def _accept(database: Database, request: Request, *, slug: str, checked: CheckedUpload) -> str:
+def _accept(session: Session, request: Request, *, slug: str, checked: CheckedUpload) -> str:
     """Queue the submission. Return its id."""
-    with database.write() as session:
-        viewer = _sender(session, request)  # who may have been banned, or have gone, while the file came
-        competition = competitions.get(session, slug, account=viewer)
-        return submissions.accept(session, competition, viewer, checked).submission.id
+    viewer = _sender(session, request)  # who may have been banned, or have gone, while the file came
+    competition = competitions.get(session, slug, account=viewer)
+    return submissions.accept(session, competition, viewer, checked).submission.id
 
 
 def _form_upload(sent: Sent, *, limit_mib: int) -> Upload:
@@ -165,12 +156,11 @@ def _pasted(sent: Sent) -> Upload:
 
 
 def _refused(
-    request: Request, database: Database, *, slug: str, viewer: Account, sent: Sent, error: AppError
+    session: Session, request: Request, *, slug: str, viewer: Account, sent: Sent, error: AppError
 ) -> Response:
-    with database.read() as session:
-        place = find_place(session, competitions.get(session, slug, account=viewer), viewer)
-        quota = submissions.quota_of_team(session, place.competition, place.team, at=now())
-        return _form(request, place, quota=quota, error=error, sent=sent)
+    place = find_place(session, competitions.get(session, slug, account=viewer), viewer)
+    quota = submissions.quota_of_team(session, place.competition, place.team, at=now())
+    return _form(request, place, quota=quota, error=error, sent=sent)
 
 
 def _form(

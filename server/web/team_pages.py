@@ -3,19 +3,14 @@
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import Form, Request, Response
-from sqlalchemy.orm import Session
+from fastapi import Form, Response
 
 from lethe.errors import AppError, InvalidInput
 from server.db import now
-from server.deps import SessionDep
-from server.models.account import Account
 from server.teams import joining, merging
 from server.teams import service as teams
-from server.web.cookies import Flash
-from server.web.deps import MemberDep, Place, PlaceDep
 from server.web.page_router import page_router
-from server.web.rendering import page, redirect
+from server.web.place_request import MemberRequestDep, PlaceRequest
 
 router = page_router()
 
@@ -23,73 +18,63 @@ Text = Annotated[str, Form(max_length=300)]
 
 
 @router.get("/competitions/{slug}/team")
-def team_page(request: Request, session: SessionDep, place: PlaceDep, viewer: MemberDep) -> Response:
-    return _page(request, session, place, viewer)
+def team_page(asked: MemberRequestDep) -> Response:
+    return _page(asked)
 
 
 @router.post("/competitions/{slug}/team")
-def save_team(
-    request: Request, session: SessionDep, place: PlaceDep, viewer: MemberDep, *, name: Text = ""
-) -> Response:
+def save_team(asked: MemberRequestDep, *, name: Text = "") -> Response:
     """Make a team, or give the own one another name."""
+    team = asked.place.team
     try:
-        with session.begin_nested():
-            if place.team is None:
-                teams.create(session, place.competition, viewer, name=name)
+        with asked.session.begin_nested():
+            if team is None:
+                teams.create(asked.session, asked.competition, asked.viewer, name=name)
             else:
-                joining.check_leader(place.team, viewer)
-                teams.rename_own(session, place.competition, place.team, name=name, actor=viewer)
+                joining.check_leader(team, asked.viewer)
+                teams.rename_own(asked.session, asked.competition, team, name=name, actor=asked.viewer)
     except AppError as error:
-        return _page(request, session, place, viewer, error=error, name=name)
-    return _back(request, place, "The name is saved.")
+        return _page(asked, error=error, name=name)
+    return asked.done("The name is saved.", to="/team")
 
 
 @router.post("/competitions/{slug}/team/invite")
-def invite(request: Request, session: SessionDep, place: PlaceDep, viewer: MemberDep, *, name: Text = "") -> Response:
+def invite(asked: MemberRequestDep, *, name: Text = "") -> Response:
     """Invite one person by name, or make a link that brings in one person. The link is shown this once."""
-    team = teams.own_team(session, place.competition, viewer)
+    team = teams.own_team(asked.session, asked.competition, asked.viewer)
     try:
-        issued = joining.invite(session, team, actor=viewer, name=name.strip() or None)
+        issued = joining.invite(asked.session, team, actor=asked.viewer, name=name.strip() or None)
     except AppError as error:
-        return _page(request, session, place, viewer, error=error)
+        return _page(asked, error=error)
     if issued.token is None:
-        return _back(request, place, f"{name.strip()} is invited.")
-    link = f"{request.base_url}competitions/{place.competition.slug}/team/join?token={issued.token}"
-    response = _page(request, session, place, viewer, link=link)
+        return asked.done(f"{name.strip()} is invited.", to="/team")
+    link = f"{asked.request.base_url}competitions/{asked.competition.slug}/team/join?token={issued.token}"
+    response = _page(asked, link=link)
     response.headers["Cache-Control"] = "no-store"
     return response
 
 
 @router.get("/competitions/{slug}/team/join")
-def join_page(
-    request: Request, session: SessionDep, place: PlaceDep, viewer: MemberDep, *, token: str = ""
-) -> Response:
+def join_page(asked: MemberRequestDep, *, token: str = "") -> Response:
     """Ask before an invitation's link is used: a link alone changes nothing."""
-    return _page(request, session, place, viewer, token=token[:200])
+    return _page(asked, token=token[:200])
 
 
 @router.post("/competitions/{slug}/team/act")
-def act(
-    request: Request,
-    session: SessionDep,
-    place: PlaceDep,
-    viewer: MemberDep,
-    *,
-    act: Text = "",
-    subject: Text = "",
-) -> Response:
+def act(asked: MemberRequestDep, *, act: Text = "", subject: Text = "") -> Response:
     """Accept, decline or revoke an invitation; leave; hand the lead on; ask for, agree to or refuse a merge."""
     try:
-        with session.begin_nested():
-            done = _act(session, place, viewer, act=act, subject=subject.strip())
+        with asked.session.begin_nested():
+            done = _act(asked, act=act, subject=subject.strip())
     except AppError as error:
-        return _page(request, session, place, viewer, error=error)
-    return _back(request, place, done)
+        return _page(asked, error=error)
+    return asked.done(done, to="/team")
 
 
-def _act(session: Session, place: Place, viewer: Account, *, act: str, subject: str) -> str:
+def _act(asked: PlaceRequest, *, act: str, subject: str) -> str:
     """Carry out one act. Return what was done, as text."""
-    here = (session, place.competition)
+    session, viewer = asked.session, asked.viewer
+    here = (session, asked.competition)
     if act == "join":
         return f"You are in {joining.accept_link(*here, subject, account=viewer).name}."
     if act == "accept":
@@ -117,34 +102,20 @@ def _act(session: Session, place: Place, viewer: Account, *, act: str, subject: 
     return done
 
 
-def _back(request: Request, place: Place, done: str) -> Response:
-    return redirect(request, f"/competitions/{place.competition.slug}/team", flash=Flash("good", done))
-
-
 def _page(
-    request: Request,
-    session: Session,
-    place: Place,
-    viewer: Account,
-    *,
-    error: AppError | None = None,
-    name: str | None = None,
-    link: str = "",
-    token: str = "",
+    asked: PlaceRequest, *, error: AppError | None = None, name: str | None = None, link: str = "", token: str = ""
 ) -> Response:
-    team = place.team
+    session, competition, viewer, team = asked.session, asked.competition, asked.viewer, asked.place.team
     leads = team is not None and team.leader_id == viewer.id
-    return page(
-        request,
+    return asked.page(
         "team.html",
-        place=place,
         tab="team",
         leads=leads,
         members=teams.members(session, team) if team else [],
         invitations=joining.open_invitations(session, team, actor=viewer) if team and leads else [],
-        invited=joining.invitations_to(session, place.competition, viewer),
+        invited=joining.invitations_to(session, competition, viewer),
         merges=merging.requests(session, team) if team else [],
-        may_grow=joining.may_grow(place.competition, at=now()),
+        may_grow=joining.may_grow(competition, at=now()),
         may_leave=team is not None and joining.may_leave(session, team),
         error=error,
         name=name if name is not None else team.name if team else viewer.name,

@@ -11,6 +11,8 @@ from server.models.account import Account
 from server.models.worker import CordonedHost, Worker
 from server.workers import repository
 
+hosts = repository.cordoned_hosts
+
 
 def host_of(worker_name: str) -> str:
     """Return the host that a process of the instance's own workers runs on: its name is host-process."""
@@ -21,11 +23,6 @@ def reason(session: Session, worker_name: str) -> str:
     """Return why the worker's host takes no work; empty if it does."""
     found = session.get(CordonedHost, host_of(worker_name), populate_existing=True)
     return f"cordoned: {found.reason}" if found else ""
-
-
-def hosts(session: Session) -> Sequence[CordonedHost]:
-    """Return the hosts that take no work."""
-    return repository.cordoned_hosts(session)
 
 
 def cordon(session: Session, host: str, *, why: str, actor: Account | None, drain: bool = False) -> int:

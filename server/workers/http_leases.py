@@ -25,6 +25,7 @@ HEARTBEATS_PER_LEASE = 12  # over a network a heartbeat a second would tell litt
 SET_UP_S = 600.0  # to fetch a split and to start a sandbox
 MOST_WORKERS = 2000  # processes that are started again and again have new names
 Logs = Sequence[tuple[int, str]]
+n_forget = repository.n_forget
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def register(session: Session, settings: Settings, token: WorkerToken, facts: Wo
     Raises Conflict where the token has too many.
     """
     named = replace(facts, name=_full_name(token, facts.name))
-    if repository.worker(session, named.name) is None and repository.count_workers(session, token.id) >= MOST_WORKERS:
+    if session.get(Worker, named.name) is None and repository.count_workers(session, token.id) >= MOST_WORKERS:
         raise Conflict(f"A token has at most {MOST_WORKERS} workers within a week; make another token")
     fit = _fitting(session, token, named)
     workers.report(session, named, fit, token_id=token.id)
@@ -118,11 +119,6 @@ def require_current(session: Session, shard: ClaimedShard) -> ClaimedShard:
     if not leases.is_current(session, shard):
         raise NotFound(f"Attempt {shard.attempt} no longer holds shard {shard.shard_id}")
     return shard
-
-
-def n_forget(session: Session, shard: ClaimedShard) -> int:
-    """Return how many examples the forget set of the shard's split has."""
-    return repository.n_forget_of_shard(session, shard.shard_id)
 
 
 def heartbeat(session: Session, settings: Settings, shard: ClaimedShard, *, runs_done: int, wall_time_s: float) -> bool:
@@ -209,7 +205,7 @@ def _fitting(session: Session, token: WorkerToken, facts: WorkerFacts) -> Fittin
 
 
 def _worker(session: Session, token: WorkerToken, name: str) -> Worker:
-    worker = repository.worker(session, _full_name(token, name))
+    worker = session.get(Worker, _full_name(token, name))
     if worker is None:
         raise NotFound(f"There is no worker {name!r} with this token; register first")
     return worker

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session, joinedload
 
 from lethe.competition.visibility import Visibility
 from server.db import database_time
+from server.evaluations.claimed_shard import ClaimedShard
 from server.models.competition import Competition, Split, SplitState
 from server.models.evaluation import Shard, ShardAttempt, ShardKind, ShardState
 from server.models.worker import CordonedHost, Worker, WorkerToken
@@ -71,13 +72,10 @@ def ready_splits(
     return [ReadySplit(*row) for row in session.execute(statement)]
 
 
-def n_forget_of_shard(session: Session, shard_id: int) -> int:
-    found = select(Split.n_forget).join(Shard, Shard.split_id == Split.id).where(Shard.id == shard_id)
+def n_forget(session: Session, shard: ClaimedShard) -> int:
+    """Return how many examples the forget set of the shard's split has."""
+    found = select(Split.n_forget).join(Shard, Shard.split_id == Split.id).where(Shard.id == shard.shard_id)
     return session.scalars(found).one() or 0
-
-
-def worker(session: Session, name: str) -> Worker | None:
-    return session.get(Worker, name)
 
 
 def own_workers(session: Session) -> Sequence[Worker]:
@@ -86,6 +84,7 @@ def own_workers(session: Session) -> Sequence[Worker]:
 
 
 def cordoned_hosts(session: Session) -> Sequence[CordonedHost]:
+    """Return the hosts that take no work."""
     return session.scalars(select(CordonedHost).order_by(CordonedHost.host)).all()
 
 
@@ -109,8 +108,9 @@ def workers_with(session: Session, token_ids: Sequence[str]) -> Sequence[Worker]
     return session.scalars(mine.order_by(Worker.seen_at.desc(), Worker.name)).all()
 
 
-def get_tokens(session: Session, competition_id: str) -> Sequence[WorkerToken]:
-    mine = WorkerToken.competition_id == competition_id, WorkerToken.revoked_at.is_(None)
+def get_tokens(session: Session, competition: Competition) -> Sequence[WorkerToken]:
+    """Return the competition's tokens that are not revoked, the newest first."""
+    mine = WorkerToken.competition_id == competition.id, WorkerToken.revoked_at.is_(None)
     return session.scalars(select(WorkerToken).where(*mine).order_by(WorkerToken.created_at.desc())).all()
 
 
@@ -129,9 +129,9 @@ def locked_token(session: Session, competition_id: str, token_id: str) -> Worker
     return session.scalar(select(WorkerToken).where(*mine).with_for_update())
 
 
-def hold_token(session: Session, token_id: str) -> bool:
+def still_holds(session: Session, token_id: str) -> bool:
     """Return whether the token is neither revoked nor quarantined, and let nobody change that before the transaction
-    ends."""
+    ends. A shard that is claimed or closed beside a revocation is so before it, and then seen by it, or not at all."""
     valid = WorkerToken.revoked_at.is_(None), WorkerToken.quarantined_at.is_(None)
     held = select(WorkerToken.id).where(WorkerToken.id == token_id, *valid).with_for_update(read=True)
     return session.scalar(held) is not None

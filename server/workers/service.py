@@ -27,7 +27,7 @@ def report(
 
     detail: why it is in a state that takes nothing. token_id: what it came with, if it is remote.
     """
-    row = repository.worker(session, facts.name)
+    row = session.get(Worker, facts.name)
     if row is None:
         repository.forget_silent(session, after_s=REMOVED_AFTER_S)
         row = Worker(name=facts.name, token_id=token_id)
@@ -42,4 +42,4 @@ def report(
 
 def attached(session: Session, competition: Competition) -> Sequence[Worker]:
     """Return the workers that came with a worker token of the competition that is not revoked."""
-    return repository.workers_with(session, [row.id for row in repository.get_tokens(session, competition.id)])
+    return repository.workers_with(session, [row.id for row in repository.get_tokens(session, competition)])

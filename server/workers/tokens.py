@@ -1,6 +1,5 @@
 """Worker tokens: what an organiser's own machine runs shards with. One competition, shown once, revocable."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -20,6 +19,8 @@ from server.workers import repository
 PREFIX = "lethe_worker_"
 MOST_TOKENS = 50
 USE_IS_NOTED_EVERY = timedelta(minutes=1)
+of_competition = repository.get_tokens
+still_holds = repository.still_holds
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,6 @@ def issue(
     return IssuedWorkerToken(row, token)
 
 
-def of_competition(session: Session, competition: Competition) -> Sequence[WorkerToken]:
-    """Return the competition's tokens that are not revoked, the newest first."""
-    return repository.get_tokens(session, competition.id)
-
-
 def revoke(session: Session, competition: Competition, token_id: str, *, actor: Account) -> int:
     """Refuse the token from now on, and give what its workers hold to others. Return how many shards that were.
 
@@ -82,14 +78,7 @@ def revoke(session: Session, competition: Competition, token_id: str, *, actor: 
         return 0
     row.revoked_at = now()
     freed = leases.take_from(session, repository.worker_names(session, token_id), reason="its token was revoked")
-    audit.record(
-        session,
-        actor,
-        "worker_token.revoked",
-        competition=competition,
-        subject=row.id,
-        data={"name": row.name, "shards_given_back": freed},
-    )
+    audit.record(session, actor, "worker_token.revoked", row, data={"name": row.name, "shards_given_back": freed})
     return freed
 
 
@@ -106,14 +95,6 @@ def find(session: Session, token: str) -> WorkerToken | None:
     ):
         return None
     return None if row.expires_at <= now() else row
-
-
-def still_holds(session: Session, token_id: str) -> bool:
-    """Return whether the token is still good, and let nobody revoke or quarantine it before the transaction ends.
-
-    A shard that is claimed or closed beside a revocation is so either before it, and then seen by it, or not at all.
-    """
-    return repository.hold_token(session, token_id)
 
 
 def use_is_due(row: WorkerToken, at: datetime) -> bool:

@@ -104,15 +104,7 @@ def quarantine(session: Session, token: WorkerToken, *, reason: str) -> None:
         verified_runs.take_back(session, evaluation_id, token_id=token.id, reason="its token was quarantined")
     workers.forget_sample_answers(session, token.id)
     data = {"name": token.name, "evaluations": len(evaluations)}
-    audit.record(
-        session,
-        None,
-        "worker_token.quarantined",
-        competition=token.competition_id,
-        subject=token.id,
-        reason=reason,
-        data=data,
-    )
+    audit.record(session, None, "worker_token.quarantined", token, reason=reason, data=data)
     dispatch.notify(session, token.competition_id, "worker_token.quarantined", data | {"token": token.id})
 
 

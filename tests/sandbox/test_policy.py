@@ -1,4 +1,4 @@
-"""A policy keeps only limits that can be kept, and survives JSON."""
+"""A policy keeps only limits that can be kept, and is plain JSON."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from sandbox.policy import InvalidPolicy, Isolation, Mount, RunPolicy
 
 
-def test_policy_round_trips_through_json() -> None:
+def test_policy_is_plain_json() -> None:
     policy = RunPolicy(
         cpus=(0, 1),
         mounts=(Mount("/usr/share/x", "/opt/x"),),
@@ -16,7 +16,10 @@ def test_policy_round_trips_through_json() -> None:
         device="cuda",
         devices=("/dev/x",),
     )
-    assert RunPolicy.from_dict(json.loads(json.dumps(policy.to_dict()))) == policy
+    values = json.loads(json.dumps(policy.to_dict()))
+    assert values["mounts"] == [{"source": "/usr/share/x", "target": "/opt/x"}]
+    assert (values["cpus"], values["devices"], values["isolation"]) == ([0, 1], ["/dev/x"], "shard")
+    assert set(values) == set(vars(policy))
 
 
 @pytest.mark.parametrize(
@@ -29,19 +32,12 @@ def test_policy_round_trips_through_json() -> None:
         {"memory_mib": 1},
         {"memory_mib": 99.5},
         {"processes": 0},
-        {"cpus": [-1]},
-        {"isolation": "none"},
-        {"mounts": [{"source": "/etc", "target": "/data/etc"}]},
-        {"mounts": [{"source": "/etc", "target": "relative"}]},
-        {"mounts": [{"source": "/etc", "target": "/opt/../data"}]},
-        {"unknown": 1},
+        {"cpus": (-1,)},
+        {"mounts": (Mount("/etc", "/data/etc"),)},
+        {"mounts": (Mount("/etc", "relative"),)},
+        {"mounts": (Mount("/etc", "/opt/../data"),)},
     ],
 )
 def test_impossible_value_is_refused(values: dict[str, Any]) -> None:
     with pytest.raises(InvalidPolicy):
-        RunPolicy.from_dict(values)
-
-
-def test_unknown_limit_is_named_with_the_known_ones() -> None:
-    with pytest.raises(InvalidPolicy, match=r"'wall'; known are .*wall_time_s"):
-        RunPolicy.from_dict({"wall": 3})
+        RunPolicy(**values)

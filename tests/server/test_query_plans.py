@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from benchmarks.platform.claims import competition_file
 from lethe.competition.visibility import Visibility
 from server.audit import log as audit
-from server.audit.event_filter import EventFilter
+from server.audit.log import EventFilter
 from server.config import get_settings
 from server.dashboard import service as dashboard
 from server.db import Database, now

@@ -2,7 +2,7 @@
 
 from lethe.competition.visibility import Visibility
 from server.audit import log as audit
-from server.audit.event_filter import EventFilter
+from server.audit.log import EventFilter
 from server.competitions import service as competitions
 from server.models.competition import Competition
 from server.models.submission import Submission

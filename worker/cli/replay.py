@@ -64,11 +64,8 @@ def _replay_here(what: str, *, split: Visibility, key: str | None, as_json: bool
     submission, visibility = (receipt["submission"]["id"], receipt["split"]["visibility"]) if receipt else (what, split)
     settings = instance_settings()
     configure(as_json=settings.log_json, level=WARNING)
-    database = Database(settings.resolved_database_url)
-    try:
+    with Database(settings.resolved_database_url) as database:
         stored = replay.stored_score(database, submission, Visibility(visibility))
-    finally:
-        database.dispose()
     notes.print(f"Running {sum(shard.n_runs for shard, *_ in stored.shards)} runs of {stored.submission_id} again.")
     replayed = replay.replay(settings, get_storage(), stored)
     disputed = replay.differs_from_receipt(stored, receipt) if receipt else []

@@ -35,13 +35,13 @@ from server.api.auth_dependencies import (
     CurrentAccount,
     VisibleCompetition,
     administrator,
-    require_organiser_for,
+    organiser_routes,
 )
 from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.competitions.schemas import CompetitionOut, Reason
 from server.api.submissions.schemas import SubmissionOut
 from server.audit import log as audit
-from server.audit.event_filter import EventFilter
+from server.audit.log import EventFilter
 from server.bundles import service as bundles
 from server.competitions import organisers as competition_organisers
 from server.competitions import service as competitions
@@ -63,12 +63,7 @@ OnlyQuery = Annotated[Literal["", "selected", "disqualified", "refunded", "flagg
 WhyBody = Annotated[Reason, Body(default_factory=Reason)]
 
 public = APIRouter(prefix="/competitions/{slug}", tags=["competitions"])
-organisers = APIRouter(
-    prefix="/competitions/{slug}",
-    tags=["organisers"],
-    dependencies=[Depends(require_organiser_for)],
-    responses=problems(401, 403, 404),
-)
+organisers = organiser_routes()
 administrators = APIRouter(
     prefix="/admin", tags=["administrators"], dependencies=[Depends(administrator)], responses=problems(401, 403)
 )
@@ -307,8 +302,8 @@ def list_accounts(
     session: SessionDep, *, query: Short = "", role: Role | None = None, banned: bool = False, page: AccountsPage = 1
 ) -> list[ListedAccountOut]:
     """List the instance's accounts by name, a hundred a page. query: part of a name or of an e-mail address."""
-    found = find_accounts(session, query=query, role=role or "", only_banned=banned, page=page)
-    return [ListedAccountOut.read(row.account, organises=row.organises, teams=row.teams) for row in found.accounts]
+    found, _ = find_accounts(session, query=query, role=role or "", only_banned=banned, page=page)
+    return [ListedAccountOut.read(row.account, organises=row.organises, teams=row.teams) for row in found]
 
 
 @administrators.post("/accounts/{name}/acts", status_code=DONE, responses=problems(404, 409))

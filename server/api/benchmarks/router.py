@@ -3,21 +3,19 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.security import HTTPAuthorizationCredentials
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.errors import InvalidInput, Violation
 from server.admission import AdmissionDep
-from server.api.auth_dependencies import Credentials, identify, require_staff
+from server.api.auth_dependencies import Credentials, find_caller, require_staff
 from server.api.benchmarks import methods as benchmark_methods
 from server.api.benchmarks.schemas import BenchmarkIn, BenchmarkOut, BenchmarkStatus
 from server.benchmarks import cells as cell_competitions
 from server.benchmarks import service
 from server.benchmarks.units import MethodRecord
-from server.db import Database, now
+from server.db import now
 from server.deps import SessionDep, StorageDep, UnadmittedDatabase
-from server.errors import NotAuthenticated
 from server.models.account import Account
 from server.models.benchmark import Benchmark
 from server.problem_details import problems
@@ -32,7 +30,7 @@ async def organiser_without_session(
     request: Request, credentials: Credentials, admission: AdmissionDep, database: UnadmittedDatabase
 ) -> Account:
     """Return the caller, for a route that waits for files to be read and holds no session meanwhile."""
-    return await admission.run(_caller, database, request, credentials)
+    return await admission.read(database, _organiser, request, credentials)
 
 
 def own_benchmark(slug: str, session: SessionDep, account: Organiser) -> Benchmark:
@@ -68,7 +66,7 @@ async def put_benchmark(  # noqa: PLR0917  what FastAPI gives it
         for cell in body.cells
     ]
     methods = [await benchmark_methods.checked(storage, method, account_id=account.id) for method in body.methods]
-    return await admission.run(_store, database, account, body, cells, methods)
+    return await admission.write(database, _store, account.id, body, cells=cells, methods=methods)
 
 
 @router.get("/{slug}", responses=problems(404))
@@ -83,35 +81,22 @@ def show_results(session: SessionDep, benchmark: OwnBenchmark) -> dict[str, Any]
     return service.get_results(session, benchmark)
 
 
-def _caller(database: Database, request: Request, credentials: HTTPAuthorizationCredentials | None) -> Account:
+def _organiser(session: Session, request: Request, credentials: Credentials) -> Account:
     """Return the caller, an organiser. Raises NotAuthenticated or NotAllowed."""
-    with database.read() as session:
-        token = identify(session, credentials, request=request)
-        if token is None:
-            raise NotAuthenticated("This needs a token: Authorization: Bearer lethe_...")
-        service.check_organiser(token.account)
-        return token.account
+    account = find_caller(session, request, credentials)
+    service.check_organiser(account)
+    return account
 
 
 def _store(
-    database: Database,
-    account: Account,
-    body: BenchmarkIn,
-    cells: list[tuple[str, CompetitionFile]],
-    methods: list[MethodRecord],
-) -> BenchmarkStatus:
-    with database.write() as session:
-        return _stored(session, session.get_one(Account, account.id), body, cells=cells, methods=methods)
-
-
-def _stored(
     session: Session,
-    account: Account,
+    account_id: str,
     body: BenchmarkIn,
     *,
     cells: list[tuple[str, CompetitionFile]],
     methods: list[MethodRecord],
 ) -> BenchmarkStatus:
+    account = session.get_one(Account, account_id)
     until = service.end_after(body.max_hours, at=now())
     benchmark, changed = service.store(
         session, body.file, body.text, cells=cells, methods=methods, account=account, until=until

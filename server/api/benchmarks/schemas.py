@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from lethe.benchmark.benchmark_file import BenchmarkFile, Scalar
 from server.api.schema import Out
-from server.benchmarks.progress import BenchmarkProgress
+from server.benchmarks.progress import BenchmarkProgress, CellProgress
 from server.models.benchmark import Benchmark
 
 
@@ -38,18 +38,6 @@ class BenchmarkIn(BaseModel):
     retry_failed: bool = Field(default=False, description="also run again what failed")
 
 
-class CellOut(Out):
-    """How far a cell is."""
-
-    name: str
-    split: str = Field(description="pending, preparing, ready, failed", examples=["ready"])
-    error: str = Field(description="why it cannot be prepared")
-    n_done: int
-    n_failed: int
-    n_runs: int
-    wanted_runs: int
-
-
 class BenchmarkOut(Out):
     """A benchmark in a list."""
 
@@ -68,7 +56,7 @@ class BenchmarkOut(Out):
 class BenchmarkStatus(BenchmarkOut):
     """How far a benchmark is."""
 
-    progress: list[CellOut]
+    progress: list[CellProgress]
     failures: list[str]
     left: int = Field(description="pairs of method and cell without a result")
     left_s: float | None = Field(description="estimate for one worker, null while nothing was measured")

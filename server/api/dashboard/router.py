@@ -3,9 +3,9 @@
 from fastapi import APIRouter, Depends
 from sqlalchemy.orm import Session
 
-from server.api.auth_dependencies import CurrentAccount, require_organiser_for, require_staff
+from server.api.auth_dependencies import CurrentAccount, organiser_routes, require_staff
 from server.api.auth_dependencies import OrganisedCompetition as Organised
-from server.api.dashboard.schemas import ActivityOut, DailyFailuresOut, DashboardOut, HourlyRunsOut, OverviewOut
+from server.api.dashboard.schemas import ActivityOut, DashboardOut, OverviewOut
 from server.competitions import service as competitions
 from server.dashboard import service
 from server.deps import SessionDep
@@ -15,12 +15,7 @@ from server.problem_details import problems
 staff = APIRouter(
     prefix="/dashboard", tags=["organisers"], dependencies=[Depends(require_staff)], responses=problems(401, 403)
 )
-organisers = APIRouter(
-    prefix="/competitions/{slug}",
-    tags=["organisers"],
-    dependencies=[Depends(require_organiser_for)],
-    responses=problems(401, 403, 404),
-)
+organisers = organiser_routes()
 
 
 @staff.get("")
@@ -53,6 +48,6 @@ def show_activity_of_competition(session: SessionDep, competition: Organised) ->
 
 def _activity(session: Session, shown: list[Competition]) -> ActivityOut:
     return ActivityOut(
-        runs_by_hour=[HourlyRunsOut.read(row) for row in service.runs_by_hour(session, shown)],
-        failures_by_day=[DailyFailuresOut.read(row) for row in service.failures_by_day(session, shown)],
+        runs_by_hour=service.runs_by_hour(session, shown),
+        failures_by_day=service.failures_by_day(session, shown),
     )

@@ -1,13 +1,15 @@
 """What the routes of the dashboard return."""
 
-from datetime import date, datetime
+from datetime import datetime
 from typing import Any, Self
 
 from pydantic import BaseModel, Field
 
 from server.api.schema import Out
-from server.dashboard.service import Dashboard
-from server.models.submission import Fault
+from server.dashboard.forecast import Capacity, RescoringForecast
+from server.dashboard.host import Host
+from server.dashboard.service import DailyFailures, Dashboard, HourlyRuns
+from server.dashboard.shown_work import FailureCount, Running, Waiting
 
 
 class WarningOut(Out):
@@ -16,30 +18,6 @@ class WarningOut(Out):
     text: str = Field(examples=["The public split of digits could not be prepared."])
     is_bad: bool = Field(description="whether it needs somebody now")
     competition: str = Field(default="", description="empty where it is about all")
-
-
-class WaitingOut(Out):
-    """The queued work of one team."""
-
-    competition: str = Field(examples=["digits"])
-    team: str = Field(examples=["ada"])
-    shards: int
-    runs: int
-    oldest_at: datetime
-
-
-class RunningOut(Out):
-    """A shard that a worker holds."""
-
-    worker: str | None
-    competition: str
-    team: str
-    submission_id: str
-    first_run: int
-    n_runs: int
-    runs_done: int
-    attempt: int
-    lease_expires_at: datetime | None
 
 
 class WorkerOut(Out):
@@ -52,17 +30,6 @@ class WorkerOut(Out):
     seen_at: datetime
 
 
-class FailureCountOut(Out):
-    """How many submissions failed in one way within seven days."""
-
-    error_class: str | None = Field(examples=["exception"])
-    fault: str | None = Field(examples=["participant"])
-    count: int
-    newest_at: datetime | None
-    competition: str = Field(examples=["digits"])
-    teams: int = Field(description="how many teams failed so")
-
-
 class SplitStateOut(Out):
     """How far a split is prepared."""
 
@@ -70,38 +37,6 @@ class SplitStateOut(Out):
     visibility: str = Field(examples=["public"])
     state: str = Field(examples=["ready"])
     progress: float
-
-
-class HostOut(Out):
-    """Free disk and memory of the web server's machine, bytes."""
-
-    disk_free: int
-    disk_total: int
-    memory_free: int | None
-
-
-class WaitsOut(Out):
-    """How long the shards of the last day waited for a worker."""
-
-    median_s: float
-    p90_s: float
-    p99_s: float
-
-
-class CapacityOut(Out):
-    """What the workers that are there could do."""
-
-    workers: int
-    runs_per_hour: float | None = Field(description="null while no run of the last day tells")
-    waits: WaitsOut | None
-
-
-class RescoringForecastOut(Out):
-    """What the close of a competition will bring."""
-
-    finals: int
-    runs: int
-    seconds: float | None = Field(description="at full capacity")
 
 
 class DashboardOut(Out):
@@ -114,14 +49,14 @@ class DashboardOut(Out):
     runs_left: int
     runs_per_hour: int = Field(description="runs that ended within the last hour")
     empty_in_s: float | None = Field(description="until the queue is empty at that pace")
-    waiting: list[WaitingOut] = Field(description="the longest waiting first; at most 50")
-    running: list[RunningOut] = Field(description="at most 50")
+    waiting: list[Waiting] = Field(description="the longest waiting first; at most 50")
+    running: list[Running] = Field(description="at most 50")
     workers: list[WorkerOut] = Field(description="at most 50")
-    failures: list[FailureCountOut]
+    failures: list[FailureCount]
     splits: list[SplitStateOut]
-    host: HostOut
-    capacity: CapacityOut
-    rescoring: dict[str, RescoringForecastOut] = Field(description="by the name of each open competition")
+    host: Host
+    capacity: Capacity
+    rescoring: dict[str, RescoringForecast] = Field(description="by the name of each open competition")
 
     @classmethod
     def of(cls, dashboard: Dashboard, **more: Any) -> Self:
@@ -140,23 +75,8 @@ class OverviewOut(DashboardOut):
     teams: int
 
 
-class HourlyRunsOut(Out):
-    """Runs that ended within one hour."""
-
-    hour: datetime
-    runs: int
-
-
-class DailyFailuresOut(Out):
-    """Submissions that failed on one day by one side's fault."""
-
-    day: date
-    fault: Fault
-    count: int
-
-
 class ActivityOut(BaseModel):
     """Runs by hour and failures by day, the earliest first."""
 
-    runs_by_hour: list[HourlyRunsOut]
-    failures_by_day: list[DailyFailuresOut]
+    runs_by_hour: list[HourlyRuns]
+    failures_by_day: list[DailyFailures]

@@ -3,16 +3,15 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, status
+from sqlalchemy.orm import Session
 
 from server.admission import AdmissionDep
-from server.api.auth_dependencies import Credentials, identify, require_staff
+from server.api.auth_dependencies import Credentials, find_caller, require_staff
 from server.api.datasets.schemas import FORM_SCHEMA, DatasetOut
 from server.config import Settings
 from server.datasets import service
 from server.datasets.upload import received_dataset, store_dataset
-from server.db import Database
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
-from server.errors import NotAuthenticated
 from server.models.account import Account
 from server.problem_details import problems
 from server.received_form import FORM
@@ -37,7 +36,7 @@ async def upload_dataset(
 
     Its content never changes; another version is another dataset.
     """
-    account = await admission.run(_admit, database, settings, request, credentials)
+    account = await admission.read(database, _admit, settings, request, credentials)
     upload_rate.take(settings, account.id)
     async with received_dataset(request, settings, account) as form:
         stored = await store_dataset(
@@ -58,11 +57,8 @@ def delete_dataset(name: str, session: SessionDep, account: Staff) -> None:
     service.delete(session, name, actor=account)
 
 
-def _admit(database: Database, settings: Settings, request: Request, credentials: Credentials) -> Account:
+def _admit(session: Session, settings: Settings, request: Request, credentials: Credentials) -> Account:
     """Return who sends, before anything of the body is read."""
-    with database.read() as session:
-        token = identify(session, credentials, request=request)
-        if token is None:
-            raise NotAuthenticated("This needs a token: Authorization: Bearer lethe_...")
-        service.check_may_upload(session, settings, token.account)
-        return token.account
+    account = find_caller(session, request, credentials)
+    service.check_may_upload(session, settings, account)
+    return account

@@ -9,7 +9,7 @@ from lethe.competition.visibility import Visibility
 from server.api.schema import Out
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber
-from server.leaderboard.columns import BoardColumn
+from server.leaderboard.columns import BoardColumn, ColumnValue
 from server.leaderboard.ranking import Row, RowKind
 
 
@@ -22,14 +22,6 @@ class ColumnOut(Out):
     direction: str = Field(description="higher, lower, towards retrained, none")
     oracle: ShownNumber | None
     original: ShownNumber | None
-
-
-class ColumnValueOut(Out):
-    """A metric of one line, with its 95 % interval."""
-
-    value: ShownNumber | None
-    interval_low: ShownNumber | None = None
-    interval_high: ShownNumber | None = None
 
 
 class LeaderboardRow(Out):
@@ -49,7 +41,7 @@ class LeaderboardRow(Out):
     entries: int
     last_entry_at: datetime | None
     mode: str = Field(default="function", description="notebook: run once as it is, its runs not independent")
-    metrics: dict[str, ColumnValueOut] = Field(default={}, description="by the id of a column; no entry: not computed")
+    metrics: dict[str, ColumnValue] = Field(default={}, description="by the id of a column; no entry: not computed")
 
     @classmethod
     def of(cls, row: Row, columns: Sequence[BoardColumn] = ()) -> "LeaderboardRow":
@@ -62,7 +54,7 @@ class LeaderboardRow(Out):
             score=entry.score or gate.NO_SCORE,
             share_of_oracle=row.share_of_oracle,
             tied_group=row.tied_group,
-            metrics={name: ColumnValueOut.read(found) for name, found in values if found is not None},
+            metrics={name: found for name, found in values if found is not None},
         )
 
 

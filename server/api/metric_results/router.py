@@ -8,7 +8,6 @@ from lethe.competition.visibility import Visibility
 from lethe.metrics.core.registry import metrics
 from server.api.auth_dependencies import CurrentAccount, OrganisedCompetition, VisibleCompetition
 from server.api.metric_results.schemas import (
-    ComparisonOut,
     CompetitionMetrics,
     MetricOut,
     MetricValue,
@@ -23,6 +22,7 @@ from server.deps import SessionDep
 from server.metric_results import service
 from server.problem_details import problems
 from server.submission_analysis import comparison
+from server.submission_analysis.comparison import SubmissionComparison
 from server.teams import service as teams
 
 router = APIRouter(tags=["metrics"])
@@ -76,9 +76,9 @@ def compare_submissions(
     *,
     submission: Annotated[list[str], Query(max_length=100, description="ids; at most 12")],
     split: Annotated[Visibility, Query(description="private: sealed until the reveal")] = Visibility.PUBLIC,
-) -> ComparisonOut:
+) -> SubmissionComparison:
     """Compare submissions by the metrics of the report: any for organisers, for a team its own, rounded."""
-    found = comparison.compare(
+    return comparison.compare(
         session,
         competition,
         split,
@@ -86,7 +86,6 @@ def compare_submissions(
         team=teams.get_team(session, competition, account),
         is_organiser=competitions.is_organiser(session, competition, account),
     )
-    return ComparisonOut.model_validate(found)
 
 
 @router.post("/competitions/{slug}/metrics/recompute", responses=problems(401, 403, 404))

@@ -74,62 +74,6 @@ class CompetitionMetrics(BaseModel):
     submissions: dict[str, dict[str, float | None]] = Field(description="submission id -> metric id -> value")
 
 
-class ComparedValueOut(Out):
-    """A metric of one submission, with its 95 % interval; or why there is none."""
-
-    value: ShownNumber | None
-    interval_low: ShownNumber | None
-    interval_high: ShownNumber | None
-    not_computed: ShownText
-
-
-class ComparedSubmissionOut(Out):
-    """One submission. values: by the key of a metric."""
-
-    id: str
-    team: str
-    note: str
-    values: dict[str, ComparedValueOut]
-
-
-class ComparedMetricOut(Out):
-    """One metric, beside what it is of exact retraining and of the original model."""
-
-    key: str = Field(description="the id, with the parameters that the report sets")
-    id: str
-    title: str
-    unit: str
-    direction: str
-    oracle: ShownNumber | None
-    original: ShownNumber | None
-
-
-class MatrixOut(Out):
-    """Spearman's correlations, rows and columns in the order of the names; null where one of the two is constant."""
-
-    names: list[str]
-    rows: list[list[float | None]]
-
-
-class HardExampleOut(Out):
-    """A forget example that is hard for all submissions."""
-
-    example: int
-    epsilon: float = Field(description="mean over the submissions, nats, each cut at the largest possible")
-    share: float = Field(description="of the largest possible")
-
-
-class ComparisonOut(Out):
-    """Submissions side by side on one split."""
-
-    visibility: Visibility
-    metrics: list[ComparedMetricOut]
-    submissions: list[ComparedSubmissionOut]
-    ranks: MatrixOut | None = Field(description="between metrics, over the submissions")
-    similarity: MatrixOut | None = Field(description="of epsilon between submissions, for organisers")
-    hard_examples: list[HardExampleOut] = Field(description="for organisers")
-
-
 class Recompute(BaseModel):
     """What to compute again."""
 

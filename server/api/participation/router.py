@@ -2,11 +2,11 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, status
+from fastapi import APIRouter, Query, status
 
 from lethe.errors import InvalidInput, Violation
 from server.admin import section_edits
-from server.api.auth_dependencies import CurrentAccount, VisibleCompetition, require_organiser_for
+from server.api.auth_dependencies import CurrentAccount, VisibleCompetition, organiser_routes
 from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.competitions.schemas import CompetitionOut
 from server.api.participation.schemas import (
@@ -31,12 +31,7 @@ from server.problem_details import problems
 DONE = status.HTTP_204_NO_CONTENT
 
 router = APIRouter(prefix="/competitions/{slug}", tags=["teams"])
-organisers = APIRouter(
-    prefix="/competitions/{slug}",
-    tags=["organisers"],
-    dependencies=[Depends(require_organiser_for)],
-    responses=problems(401, 403, 404),
-)
+organisers = organiser_routes()
 
 
 @router.get("/participation", responses=problems(401, 404))
@@ -88,7 +83,7 @@ def list_participants(
     """List those about whom something was asked or decided, the latest first."""
     found, has_more = participants.list_participants(session, competition, state=state or "", page=page)
     asked = participants.count_asked(session, competition)
-    return ParticipantsOut.model_validate({"participants": found, "has_more": has_more, "asked": asked})
+    return ParticipantsOut(participants=found, has_more=has_more, asked=asked)
 
 
 @organisers.post("/participants/{name}/decision", status_code=DONE, responses=problems(409))

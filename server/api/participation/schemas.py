@@ -1,11 +1,13 @@
 """What goes in and out of the routes about who takes part."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from server.api.schema import In, Out
+from server.competitions.participants import ListedParticipant
 from server.models.participation import AdmissionLink
 
 Why = Annotated[str, Field(min_length=1, max_length=1000, examples=["Agreed with the sponsors"])]
@@ -51,23 +53,10 @@ class LinkToken(In):
     token: str = Field(max_length=200)
 
 
-class ParticipantOut(Out):
-    """A person about whom something was asked or decided."""
-
-    name: str = Field(examples=["ada"])
-    state: str = Field(description="asked, admitted, refused", examples=["asked"])
-    message: str
-    reason: str = Field(description="of the decision")
-    created_at: datetime
-    decided_at: datetime | None
-    terms_version: int | None = Field(description="the last version of the terms that they accepted")
-    terms_accepted_at: datetime | None
-
-
 class ParticipantsOut(Out):
     """A page of participants."""
 
-    participants: list[ParticipantOut]
+    participants: Sequence[ListedParticipant]
     has_more: bool
     asked: int = Field(description="how many wait for a decision")
 

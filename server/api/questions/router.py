@@ -2,11 +2,11 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query, status
+from fastapi import APIRouter, Query, status
 
 from lethe.competition.pages_section import TITLES
 from lethe.errors import NotFound
-from server.api.auth_dependencies import CurrentAccount, OptionalAccount, VisibleCompetition, require_organiser_for
+from server.api.auth_dependencies import CurrentAccount, OptionalAccount, VisibleCompetition, organiser_routes
 from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.questions.schemas import (
     Answer,
@@ -14,10 +14,10 @@ from server.api.questions.schemas import (
     NewQuestion,
     PageOut,
     PageVersion,
-    QuestionOut,
     QuestionsPage,
 )
 from server.competitions import questions, texts
+from server.competitions.questions import ShownQuestion
 from server.competitions.stored_file import stored_file
 from server.deps import SessionDep
 from server.problem_details import problems
@@ -25,12 +25,7 @@ from server.problem_details import problems
 TextName = Literal["terms", "data", "rules", "evaluation", "prizes", "faq"]
 
 router = APIRouter(prefix="/competitions/{slug}", tags=["teams"])
-organisers = APIRouter(
-    prefix="/competitions/{slug}",
-    tags=["organisers"],
-    dependencies=[Depends(require_organiser_for)],
-    responses=problems(401, 403, 404),
-)
+organisers = organiser_routes()
 
 
 @router.get("/pages", responses=problems(401, 404))
@@ -50,18 +45,20 @@ def show_page(name: str, competition: VisibleCompetition) -> PageOut:
 
 
 @router.get("/questions", responses=problems(401, 404))
-def list_questions(session: SessionDep, competition: VisibleCompetition, account: OptionalAccount) -> list[QuestionOut]:
+def list_questions(
+    session: SessionDep, competition: VisibleCompetition, account: OptionalAccount
+) -> list[ShownQuestion]:
     """List the questions that are answered to all, and your own."""
-    return [QuestionOut.read(row) for row in questions.shown_to(session, competition, account)]
+    return questions.shown_to(session, competition, account)
 
 
 @router.post("/questions", status_code=status.HTTP_201_CREATED, responses=problems(401, 403, 404, 409))
 def ask(
     body: NewQuestion, session: SessionDep, competition: VisibleCompetition, account: CurrentAccount
-) -> QuestionOut:
+) -> ShownQuestion:
     """Ask the organisers. They answer you, or all without your name."""
     row = questions.ask(session, competition, text=body.text, account=account)
-    return QuestionOut.read(questions.shown(row, account))
+    return questions.shown(row, account)
 
 
 @organisers.get("/all-questions")

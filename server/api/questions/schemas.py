@@ -1,10 +1,13 @@
 """What goes in and out of the routes of questions and pages."""
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from pydantic import Field
 
 from server.api.schema import In, Out
+from server.competitions import questions
+from server.competitions.questions import ShownQuestion
 from server.models.question import Question
 
 
@@ -14,26 +17,15 @@ class NewQuestion(In):
     text: str = Field(min_length=1, max_length=4000, examples=["May we use data of our own?"])
 
 
-class QuestionOut(Out):
-    """A question and its answer, as everybody or whoever asked reads them."""
-
-    id: str
-    question: str
-    answer: str = Field(description="Markdown; empty: there is none yet")
-    created_at: datetime
-    answered_at: datetime | None
-    is_public: bool = Field(description="answered to all")
-    is_mine: bool = Field(description="asked by the caller")
-
-
-class AskedQuestion(QuestionOut):
+@dataclass(frozen=True)
+class AskedQuestion(ShownQuestion):
     """A question as organisers read it."""
 
     asked_by: str
 
     @classmethod
     def for_organisers(cls, row: Question) -> "AskedQuestion":
-        return cls.read(row, question=row.text, is_mine=False, asked_by=row.account.name)
+        return cls(**vars(questions.shown(row, None)) | {"question": row.text, "asked_by": row.account.name})
 
 
 class QuestionsPage(Out):

@@ -1,10 +1,10 @@
 """/api/v1/competitions/{slug}/rejudgings: scoring a set again, previewed, applied or discarded. For organisers."""
 
-from fastapi import APIRouter, Depends, status
+from fastapi import status
 
 from server.accounts import service as accounts
 from server.api.admin.schemas import WhyBody
-from server.api.auth_dependencies import CurrentAccount, require_organiser_for
+from server.api.auth_dependencies import CurrentAccount, organiser_routes
 from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.rejudging.schemas import NewRejudging, RejudgingOut, RejudgingPreview, RejudgingStatus
 from server.deps import SessionDep
@@ -13,12 +13,7 @@ from server.rejudging import service
 from server.rejudging.progress import get_progress
 from server.rejudging.sets import Chosen
 
-router = APIRouter(
-    prefix="/competitions/{slug}/rejudgings",
-    tags=["organisers"],
-    dependencies=[Depends(require_organiser_for)],
-    responses=problems(401, 403, 404),
-)
+router = organiser_routes("/rejudgings")
 
 
 @router.get("")

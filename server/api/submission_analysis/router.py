@@ -2,12 +2,12 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from server.api.auth_dependencies import OrganisedCompetition as Organised
-from server.api.auth_dependencies import require_organiser_for
+from server.api.auth_dependencies import organiser_routes
 from server.api.submission_analysis.schemas import (
     AnalysisOut,
     AnswersOut,
@@ -21,12 +21,7 @@ from server.problem_details import problems
 from server.submission_analysis import service
 from server.submission_analysis.service import EvaluatedSubmission
 
-router = APIRouter(
-    prefix="/competitions/{slug}/submissions/{submission_id}",
-    tags=["organisers"],
-    dependencies=[Depends(require_organiser_for)],
-    responses=problems(401, 403, 404),
-)
+router = organiser_routes("/submissions/{submission_id}")
 
 
 def evaluated_submission(

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from lethe.competition.visibility import Visibility
 from server.api.schema import Out
 from server.evaluations.paired_test import Paired
-from server.submission_analysis.generated_answers import GeneratedAnswers
+from server.submission_analysis.generated_answers import AnsweredQuestion, GeneratedAnswers
 from server.submission_analysis.model_outputs import OutputComparison
 from server.submission_analysis.service import EvaluatedSubmission
 
@@ -121,16 +121,6 @@ class AnalysisOut(BaseModel):
         )
 
 
-class AnsweredQuestionOut(Out):
-    """A forget question, its answer in the data, and what three models answer."""
-
-    question: str
-    answer: str
-    original: str | None = Field(description="null where the split stores no answers of its original models")
-    retrained: str
-    unlearned: str
-
-
 class AnswersOut(Out):
     """What language models answer: the model of one run, the retrained model of its number, the original one."""
 
@@ -138,7 +128,7 @@ class AnswersOut(Out):
     split: Visibility
     run: int = Field(description="counts from 0")
     n_runs: int
-    questions: list[AnsweredQuestionOut]
+    questions: list[AnsweredQuestion]
 
     @classmethod
     def of(cls, evaluated: EvaluatedSubmission, found: GeneratedAnswers) -> "AnswersOut":

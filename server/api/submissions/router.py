@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from server.admission import AdmissionDep
-from server.api.auth_dependencies import Credentials, CurrentAccount, VisibleCompetition, identify
+from server.api.auth_dependencies import Credentials, CurrentAccount, VisibleCompetition, find_caller
 from server.api.submissions.schemas import (
     AcceptedSubmission,
     ExplanationOut,
@@ -16,13 +16,11 @@ from server.api.submissions.schemas import (
     SampleAnswersOut,
     SubmissionForm,
     SubmissionOut,
-    WaitOut,
 )
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
-from server.db import Database, now
+from server.db import now
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
-from server.errors import NotAuthenticated
 from server.evaluations.waiting import find_wait
 from server.finals import service as finals
 from server.models.account import Account
@@ -90,14 +88,14 @@ async def submit(
     this answers 201, the submission is stored and ends in a score or a named failure. What counts for the deadline
     is when the last byte came. Sent to the address of a task, it goes to its competition, for this task alone.
     """
-    account, competition, task = await admission.run(_admit, database, request, credentials, slug)
+    account, competition, task = await admission.read(database, _admit, request, credentials, slug)
     upload_rate.take(settings, account.id)
     file = stored_file(competition)
     upload = await receive(request, account_id=account.id, limit_mib=file.limits.upload_mib)
     if task:
         upload = replace(upload, tasks=(task,))
     checked = await check_for(storage, upload, account_id=account.id, file=file)
-    view, quota = await admission.run(_take, database, request, competition, credentials, checked=checked)
+    view, quota = await admission.write(database, _take, request, competition, credentials, checked=checked)
     await admission.long_work(store_again_if_collected, storage, checked)
     response.headers.update(quota.headers())
     response.headers["Location"] = f"/api/v1/submissions/{view.submission.id}"
@@ -119,12 +117,11 @@ def show_submission(session: SessionDep, submission: OwnSubmission) -> Submissio
     """Show a submission of your team: its stage, its progress, its score or why it failed."""
     view = views.view(session, [submission])[0]
     shown = SubmissionOut.of(view)
-    wait = find_wait(session, submission)
     explanation = find_explanation(
         session, view, competitions.find_split(session, submission.competition, Visibility.PUBLIC)
     )
     more = {
-        "wait": WaitOut.model_validate(wait) if wait else None,
+        "wait": find_wait(session, submission),
         "explanation": ExplanationOut.model_validate(explanation) if explanation else None,
     }
     return shown.model_copy(update=more)
@@ -229,34 +226,18 @@ def show_receipt_key(settings: SettingsDep) -> ReceiptKey:
     return ReceiptKey(public_key=receipts.public_key_text(settings))
 
 
-def _admit(
-    database: Database, request: Request, credentials: Credentials, slug: str
-) -> tuple[Account, Competition, str]:
+def _admit(session: Session, request: Request, credentials: Credentials, slug: str) -> tuple[Account, Competition, str]:
     """Return who sends to what, and for which task if the address names one, before anything of the body is read."""
-    with database.read() as session:
-        account = _sender(session, request, credentials)
-        addressed = competitions.get(session, slug, account=account)
-        competition = competitions.root(session, addressed)
-        service.check_may_submit(session, competition, account, at=now())
-        return account, competition, addressed.task_name or ""
+    account = find_caller(session, request, credentials)
+    addressed = competitions.get(session, slug, account=account)
+    competition = competitions.root(session, addressed)
+    service.check_may_submit(session, competition, account, at=now())
+    return account, competition, addressed.task_name or ""
 
 
 def _take(
-    database: Database,
-    request: Request,
-    competition: Competition,
-    credentials: Credentials,
-    *,
-    checked: CheckedUpload,
+    session: Session, request: Request, competition: Competition, credentials: Credentials, *, checked: CheckedUpload
 ) -> tuple[SubmissionView, Quota]:
-    with database.write() as session:
-        account = _sender(session, request, credentials)  # who may have been banned, or have gone, while the file came
-        view = service.accept(session, competition, account, checked)
-        return view, service.get_quota(session, competition, account, at=checked.upload.received_at)
-
-
-def _sender(session: Session, request: Request, credentials: Credentials) -> Account:
-    token = identify(session, credentials, request=request)
-    if token is None:
-        raise NotAuthenticated("This needs a token: Authorization: Bearer lethe_...")
-    return token.account
+    account = find_caller(session, request, credentials)  # who may have been banned, or have gone, while the file came
+    view = service.accept(session, competition, account, checked)
+    return view, service.get_quota(session, competition, account, at=checked.upload.received_at)

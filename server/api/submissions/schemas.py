@@ -5,57 +5,16 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field
 
+from lethe.metrics.scoring.explanation import Difference
 from server.api.competitions.schemas import QuotaOut
 from server.api.schema import Out
 from server.disclosure import gate
-from server.disclosure.gate import ShownMoment, ShownNumber, ShownText
+from server.disclosure.gate import ShownNumber, ShownScore, ShownText
+from server.evaluations.progress import EvaluationProgress
+from server.evaluations.waiting import Wait
 from server.models.submission import Submission
-from server.submissions.sample_answers import AnswersShown
+from server.submissions.sample_answers import AnswersShown, SampleAnswer
 from server.submissions.views import SubmissionView
-
-
-class AttemptOut(Out):
-    """One line of the timeline."""
-
-    first_run: int
-    last_run: int
-    kind: str = Field(description="smoke or runs", examples=["runs"])
-    attempt: int
-    outcome: str = Field(examples=["done"])
-    started_at: datetime
-    ended_at: datetime | None
-
-
-class ProgressOut(Out):
-    """Runs done of all."""
-
-    runs_done: int = Field(examples=[137])
-    runs_total: int = Field(examples=[512])
-    elapsed_s: float | None
-    remaining_s: float | None = Field(description="an estimate")
-    attempts: list[AttemptOut]
-
-
-class DifferenceOut(Out):
-    """How a score differs from another one: its own value less the other's."""
-
-    score: float
-    factors: dict[str, float]
-
-
-class BreakdownOut(Out):
-    """The three factors of a score, and how the epsilons of the forget examples are spread."""
-
-    forgetting_quality: ShownNumber
-    retain_ratio: ShownNumber
-    test_ratio: ShownNumber
-    epsilon_percentiles: dict[str, ShownNumber] = Field(description="nats, by level", examples=[{"5": 0.1, "50": 2.4}])
-    spread_ratio: ShownNumber | None = Field(
-        default=None, description="median over examples: standard deviation over your models, of retrained models'"
-    )
-    share_above: ShownNumber | None = Field(
-        default=None, description="of the examples that your models are surer of than retrained ones"
-    )
 
 
 class ExplanationOut(Out):
@@ -65,22 +24,8 @@ class ExplanationOut(Out):
         description="by factor, its share of log(oracle / own); 0 where nothing is lost",
         examples=[{"forgetting_quality": 0.9, "retain_ratio": 0.0, "test_ratio": 0.1}],
     )
-    differences: dict[str, DifferenceOut] = Field(description="from the entry before and from fine-tuning")
+    differences: dict[str, Difference] = Field(description="from the entry before and from fine-tuning")
     advice: str
-
-
-class ScoreOut(Out):
-    """A score on one split."""
-
-    final_score: ShownNumber = Field(examples=[0.0731])
-    interval_low: ShownNumber | None = Field(description="where the organiser shows intervals")
-    interval_high: ShownNumber | None
-    scorer_version: str = Field(examples=["1"])
-    computed_at: ShownMoment = Field(description="to the minute")
-    run_time_s: ShownNumber | None = Field(
-        default=None, description="what the median run takes at most", examples=[0.5]
-    )
-    breakdown: BreakdownOut | None = Field(default=None, description="where the organiser shows it")
 
 
 class FailureOut(BaseModel):
@@ -104,14 +49,6 @@ class FailureOut(BaseModel):
         return cls(fault=submission.fault, error_class=submission.error_class, **gate.failure(submission))
 
 
-class WaitOut(Out):
-    """Why nothing of a submission runs yet."""
-
-    reason: str = Field(examples=["other submissions are served first"])
-    ahead: int = Field(description="submissions that are served before it, about")
-    seconds: float | None = Field(description="until it begins, about; null where nothing tells")
-
-
 class PartOut(Out):
     """What became of a submission in one task of its competition."""
 
@@ -119,9 +56,9 @@ class PartOut(Out):
     competition: str = Field(description="of the task, with a board of its own", examples=["three--faces"])
     id: str = Field(description="asked for like any submission", examples=["1f0a2b3d4e5f9c1e"])
     stage: str = Field(examples=["scored"])
-    progress: ProgressOut | None
-    score: ScoreOut | None
-    private_score: ScoreOut | None
+    progress: EvaluationProgress | None
+    score: ShownScore | None
+    private_score: ShownScore | None
     failure: FailureOut | None
 
     @classmethod
@@ -159,10 +96,10 @@ class SubmissionOut(Out):
     phase: str = Field(description="of the competition; late: after the close; empty: there are none", examples=[""])
     is_official: bool = Field(description="whether it ranks, and may be a final")
     stage: str = Field(description="queued, smoke, running, scoring; scored, failed, cancelled", examples=["running"])
-    progress: ProgressOut | None
-    wait: WaitOut | None = Field(default=None, description="why nothing of it runs; where one submission is asked for")
-    score: ScoreOut | None = Field(description="on the public split, once scored")
-    private_score: ScoreOut | None = Field(description="on the private split, once the board is revealed")
+    progress: EvaluationProgress | None
+    wait: Wait | None = Field(default=None, description="why nothing of it runs; where one submission is asked for")
+    score: ShownScore | None = Field(description="on the public split, once scored")
+    private_score: ShownScore | None = Field(description="on the private split, once the board is revealed")
     explanation: ExplanationOut | None = Field(
         default=None, description="of the public score, where the organiser shows it; where one submission is asked for"
     )
@@ -217,21 +154,11 @@ class SubmissionForm(BaseModel):
     )
 
 
-class SampleAnswerOut(Out):
-    """A question of the public sample, its answer in the data, and what models of the sample answer."""
-
-    question: str = Field(examples=["Where does Ada live?"])
-    answer: str = Field(description="in the data", examples=["Ada lives in Rome."])
-    original: str | None = Field(description="null without an answer, here and below")
-    retrained: str | None = Field(description="of a model that was trained on the sample without these questions")
-    unlearned: str | None = Field(description="of the model that the submission made")
-
-
 class SampleAnswersOut(Out):
     """What three language models answer to the forget questions of the public sample."""
 
     id: str
-    questions: list[SampleAnswerOut]
+    questions: list[SampleAnswer]
     note: str = Field(description="why something is lacking; empty where nothing is")
 
     @classmethod

@@ -1,20 +1,15 @@
 """/api/v1/competitions/{slug}/webhooks: addresses that receive events. For organisers."""
 
-from fastapi import APIRouter, Depends, status
+from fastapi import status
 
-from server.api.auth_dependencies import CurrentAccount, require_organiser_for
+from server.api.auth_dependencies import CurrentAccount, organiser_routes
 from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.webhooks.schemas import CreatedWebhook, DeliveryOut, WebhookIn, WebhookOut
 from server.deps import SessionDep, SettingsDep
 from server.notifications import webhooks
 from server.problem_details import problems
 
-router = APIRouter(
-    prefix="/competitions/{slug}/webhooks",
-    tags=["organisers"],
-    dependencies=[Depends(require_organiser_for)],
-    responses=problems(401, 403, 404),
-)
+router = organiser_routes("/webhooks")
 
 
 @router.get("")

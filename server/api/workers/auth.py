@@ -41,19 +41,15 @@ def current_token(
 
 def require_token(database: DatabaseDep, credentials: Credentials) -> None:
     """Turn others away, at once, from a route that opens sessions by itself. Raises NotAuthenticated."""
-    _check(database, credentials)
+    with database.read() as session:
+        identify(session, credentials)
 
 
 async def require_token_briefly(
     admission: AdmissionDep, database: UnadmittedDatabase, credentials: Credentials
 ) -> None:
     """Do the same for a route whose body is long, in a turn that ends before the body is read."""
-    await admission.run(_check, database, credentials)
-
-
-def _check(database: Database, credentials: HTTPAuthorizationCredentials | None) -> None:
-    with database.read() as session:
-        identify(session, credentials)
+    await admission.read(database, identify, credentials)
 
 
 CurrentToken = Annotated[WorkerToken, Depends(current_token)]
@@ -62,9 +58,4 @@ CurrentToken = Annotated[WorkerToken, Depends(current_token)]
 def note_use_later(background: BackgroundTasks, admission: Admission, database: Database, row: WorkerToken) -> None:
     """Remember, after the answer has left, that a token was used."""
     if tokens.use_is_due(row, now()):
-        background.add_task(admission.run, _note_use, database, row.id)
-
-
-def _note_use(database: Database, token_id: str) -> None:
-    with database.write() as session:
-        tokens.note_use(session, token_id)
+        background.add_task(admission.write, database, tokens.note_use, row.id)

@@ -16,7 +16,6 @@ from server.admission import Admission, AdmissionDep
 from server.api.auth_dependencies import Credentials
 from server.api.workers.auth import CurrentToken, identify, note_use_later, require_token, require_token_briefly
 from server.api.workers.schemas import (
-    ClaimOut,
     ControlsIn,
     Facts,
     FailureIn,
@@ -120,7 +119,7 @@ def claim_shard(
     settings: SettingsDep,
     admission: AdmissionDep,
     credentials: Credentials,
-) -> ClaimOut:
+) -> Claim:
     """Ask for the fairest shard. A worker that holds one already is told of that one again."""
 
     def step(session: Session) -> tuple[WorkerToken, Claim]:
@@ -132,7 +131,7 @@ def claim_shard(
     shard = claim.shard
     if shard is not None:
         shard = _as_remote_workers_see_it(database, storage, settings, shard)
-    return ClaimOut(shard=shard, refusals=list(claim.refusals))
+    return replace(claim, shard=shard)
 
 
 @router.put(SHARD + "/lease")

@@ -2,21 +2,16 @@
 
 from datetime import timedelta
 
-from fastapi import APIRouter, Depends, status
+from fastapi import status
 
-from server.api.auth_dependencies import CurrentAccount, require_organiser_for
+from server.api.auth_dependencies import CurrentAccount, organiser_routes
 from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.workers.schemas import AttachedWorkerOut, IssuedWorkerTokenOut, NewWorkerToken, WorkerTokenOut
 from server.deps import SessionDep
 from server.problem_details import problems
 from server.workers import service, tokens
 
-router = APIRouter(
-    prefix="/competitions/{slug}",
-    tags=["organisers"],
-    dependencies=[Depends(require_organiser_for)],
-    responses=problems(401, 403, 404),
-)
+router = organiser_routes()
 
 
 @router.get("/worker-tokens")

@@ -7,7 +7,7 @@ from pydantic import Field, JsonValue
 
 from lethe.evaluation.sample_answer_files import UnlearnedAnswers
 from server.api.schema import In, Out
-from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
+from server.evaluations.claimed_shard import ShardFailure
 from server.models.submission import Fault
 from server.worker_facts import WorkerFacts
 
@@ -78,13 +78,6 @@ class TermsOut(Out):
     heartbeat_s: float = Field(description="how often to renew a lease")
     poll_s: float = Field(description="how long to wait where there was no shard")
     refusals: list[str] = Field(description="why some splits refuse this worker")
-
-
-class ClaimOut(Out):
-    """A shard to run, or none."""
-
-    shard: ClaimedShard | None
-    refusals: list[str]
 
 
 class StateIn(In):

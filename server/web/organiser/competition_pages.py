@@ -1,5 +1,6 @@
 """One competition from its organiser's side: the next step and what stands in its way, creating, the audit log."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import Form, Query, Response
@@ -9,7 +10,7 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput
 from server.admin import competition_edits
 from server.audit import log as audit
-from server.audit.event_filter import EventFilter
+from server.audit.log import EventFilter
 from server.competitions import (
     draft_deletion,
     organisers,
@@ -34,8 +35,8 @@ from server.web.deps import Place
 from server.web.organiser import audit_sentences
 from server.web.organiser.checklist import ON_ANY_DEVICE, checklist
 from server.web.organiser.forms import needed
-from server.web.organiser.organiser_request import OrganiserDep
 from server.web.page_router import page_router
+from server.web.place_request import OrganiserDep
 from server.web.rendering import part, redirect, render
 
 router = page_router()
@@ -43,6 +44,12 @@ router = page_router()
 Reason = Annotated[str, Form(max_length=500)]
 Short = Annotated[str, Query(max_length=60)]
 PageNumber = Annotated[int, Query(alias="page", ge=1, le=100_000)]
+MOVES: dict[str, tuple[Callable[..., object], str]] = {
+    "open": (competitions.open_now, "The competition is open."),
+    "close": (competitions.close_now, "The competition is closed; the finals are re-scored on the private split."),
+    "reveal": (finals.reveal, "The private leaderboard is revealed."),
+    "archive": (competition_edits.archive, "The competition is archived; everything stays to be read."),
+}
 
 
 @router.get("/organise/{slug}")
@@ -170,22 +177,12 @@ def _state(session: Session, competition: Competition) -> dict[str, Any]:
 
 def _move(session: Session, place: Place, viewer: Account, *, act: str, reason: str) -> str:
     competition = place.competition
-    if act == "prepare":
-        competitions.prepare(session, competition, actor=viewer)
-        return "The splits are being prepared."
-    if act == ON_ANY_DEVICE[0]:
-        competitions.prepare(session, competition, actor=viewer, any_device=True)
-        return "The splits are begun again by whatever workers there are."
-    if act == "open":
-        competitions.open_now(session, competition, actor=viewer, reason=reason)
-        return "The competition is open."
-    if act == "close":
-        competitions.close_now(session, competition, actor=viewer, reason=reason)
-        return "The competition is closed; the finals are re-scored on the private split."
-    if act == "reveal":
-        finals.reveal(session, competition, actor=viewer, reason=reason)
-        return "The private leaderboard is revealed."
-    if act == "archive":
-        competition_edits.archive(session, competition, actor=viewer, reason=reason)
-        return "The competition is archived; everything stays to be read."
-    raise InvalidInput(f"{act!r} is not a step; allowed are prepare, open, close, reveal, archive")
+    if act in ("prepare", ON_ANY_DEVICE[0]):
+        any_device = act == ON_ANY_DEVICE[0]
+        competitions.prepare(session, competition, actor=viewer, any_device=any_device)
+        return "The splits are " + ("begun again by whatever workers there are." if any_device else "being prepared.")
+    if act not in MOVES:
+        raise InvalidInput(f"{act!r} is not a step; allowed are prepare, {', '.join(MOVES)}")
+    step, done = MOVES[act]
+    step(session, competition, actor=viewer, reason=reason)
+    return done

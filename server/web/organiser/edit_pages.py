@@ -5,22 +5,18 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Form, Request, Response
 
-from lethe.competition.file import CompetitionFile
 from lethe.competition.limits_section import Limits
 from lethe.errors import AppError
 from server.admin import competition_edits
 from server.admin.competition_edits import LimitsChange
 from server.competitions import replace_config
 from server.competitions import service as competitions
-from server.deps import SessionDep
 from server.errors import Conflict
 from server.web.competition_pages import competition_timeline
-from server.web.cookies import Flash
-from server.web.deps import MemberDep, OrganiserPlaceDep, Place
 from server.web.organiser import file_editor
 from server.web.organiser.forms import needed
 from server.web.page_router import page_router
-from server.web.rendering import page, redirect
+from server.web.place_request import OrganiserDep, OrganiserRequest
 
 router = page_router()
 
@@ -79,40 +75,33 @@ FIELDS = tuple(
 
 
 @router.get("/organise/{slug}/edit")
-def edit_page(request: Request, session: SessionDep, place: OrganiserPlaceDep) -> Response:
-    if not replace_config.may_rewrite(place.competition, list(competitions.splits(session, place.competition))):
+def edit_page(asked: OrganiserDep) -> Response:
+    competition = asked.competition
+    if not replace_config.may_rewrite(competition, list(competitions.splits(asked.session, competition))):
         raise Conflict(
-            f"{place.competition.slug} is {place.competition.state}: its splits are made from its file, "
+            f"{competition.slug} is {competition.state}: its splits are made from its file, "
             "which can no longer be replaced. Limits, the end and announcements can be changed"
         )
-    return _edit(request, place, text=place.competition.source)
+    return _edit(asked, text=competition.source)
 
 
 @router.post("/organise/{slug}/edit")
-def edit(
-    request: Request,
-    session: SessionDep,
-    place: OrganiserPlaceDep,
-    viewer: MemberDep,
-    *,
-    text: LongText = "",
-    act: Short = "preview",
-) -> Response:
+def edit(asked: OrganiserDep, *, text: LongText = "", act: Short = "preview") -> Response:
     """Check the file and show what participants will see, or put it in the place of the present one."""
     text = text.replace("\r\n", "\n")
     try:
         if act == "preview":
-            file = replace_config.check(place.competition, text, actor=viewer)
-            return _edit(request, place, text=text, preview=file, timeline=competition_timeline(file))
-        replace_config.rewrite(session, place.competition, text, actor=viewer)
+            file = replace_config.check(asked.competition, text, actor=asked.viewer)
+            return _edit(asked, text=text, preview=file, timeline=competition_timeline(file))
+        replace_config.rewrite(asked.session, asked.competition, text, actor=asked.viewer)
     except AppError as error:
-        return _edit(request, place, text=text, error=error)
-    return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "The file is replaced."))
+        return _edit(asked, text=text, error=error)
+    return asked.done("The file is replaced.")
 
 
 @router.get("/organise/{slug}/limits")
-def limits_page(request: Request, place: OrganiserPlaceDep) -> Response:
-    return _limits(request, place, values=_as_text(place.file.limits))
+def limits_page(asked: OrganiserDep) -> Response:
+    return _limits(asked, values=_as_text(asked.place.file.limits))
 
 
 async def given_limits(request: Request) -> dict[str, str]:
@@ -123,10 +112,7 @@ async def given_limits(request: Request) -> dict[str, str]:
 
 @router.post("/organise/{slug}/limits")
 def change_limits(
-    request: Request,
-    session: SessionDep,
-    place: OrganiserPlaceDep,
-    viewer: MemberDep,
+    asked: OrganiserDep,
     *,
     given: Annotated[dict[str, str], Depends(given_limits)],
     act: Short = "preview",
@@ -136,25 +122,25 @@ def change_limits(
     values = {name: value or None for name, value in given.items()}
     try:
         if act == "preview":
-            change = competition_edits.preview_limits(session, place.competition, values)
-            return _limits(request, place, values=given, change=change, reason=reason)
-        competition_edits.change_limits(session, place.competition, values, actor=viewer, reason=needed(reason))
+            change = competition_edits.preview_limits(asked.session, asked.competition, values)
+            return _limits(asked, values=given, change=change, reason=reason)
+        competition_edits.change_limits(
+            asked.session, asked.competition, values, actor=asked.viewer, reason=needed(reason)
+        )
     except AppError as error:
-        return _limits(request, place, values=given, error=error, reason=reason)
-    return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "The limits are changed."))
+        return _limits(asked, values=given, error=error, reason=reason)
+    return asked.done("The limits are changed.")
 
 
 @router.get("/organise/{slug}/words")
-def words_page(request: Request, place: OrganiserPlaceDep) -> Response:
-    return _words(request, place, _edited_description(place.file))
+def words_page(asked: OrganiserDep) -> Response:
+    file = asked.place.file
+    return _words(asked, {"title": file.title, "summary": file.summary, "description": file.description})
 
 
 @router.post("/organise/{slug}/words")
 def change_words(
-    request: Request,
-    session: SessionDep,
-    place: OrganiserPlaceDep,
-    viewer: MemberDep,
+    asked: OrganiserDep,
     *,
     title: Short = "",
     summary: Annotated[str, Form(max_length=2000)] = "",
@@ -166,43 +152,30 @@ def change_words(
     words = {"title": title.strip(), "summary": summary.strip(), "description": description.replace("\r\n", "\n")}
     try:
         if act == "preview":
-            file = competition_edits.described(place.competition, words)
-            return _words(request, place, words, reason=reason, preview=file, timeline=competition_timeline(file))
-        competition_edits.describe(session, place.competition, words, actor=viewer, reason=needed(reason))
+            file = competition_edits.described(asked.competition, words)
+            return _words(asked, words, reason=reason, preview=file, timeline=competition_timeline(file))
+        competition_edits.describe(asked.session, asked.competition, words, actor=asked.viewer, reason=needed(reason))
     except AppError as error:
-        return _words(request, place, words, reason=reason, error=error)
-    return redirect(request, f"/organise/{place.competition.slug}", flash=Flash("good", "The description is changed."))
+        return _words(asked, words, reason=reason, error=error)
+    return asked.done("The description is changed.")
 
 
-def _edited_description(file: CompetitionFile) -> dict[str, str]:
-    return {"title": file.title, "summary": file.summary, "description": file.description}
-
-
-def _words(request: Request, place: Place, words: dict[str, str], *, reason: str = "", **context: Any) -> Response:
+def _words(asked: OrganiserRequest, words: dict[str, str], *, reason: str = "", **context: Any) -> Response:
     shown = {"error": None, "preview": None, "timeline": None, **context}
-    return page(
-        request,
-        "organise/description.html",
-        place=place,
-        tab="control",
-        words=words,
-        reason=reason,
-        **shown,
-    )
+    return asked.page("description.html", tab="control", words=words, reason=reason, **shown)
 
 
-def _edit(request: Request, place: Place, *, text: str, **context: Any) -> Response:
+def _edit(asked: OrganiserRequest, *, text: str, **context: Any) -> Response:
     shown = {"error": None, "preview": None, "timeline": None, **context}
     shown |= {
         "mistakes": file_editor.mistakes(shown["error"], text),
         "cost": file_editor.estimate_cost(shown["preview"]) if shown["preview"] else None,
     }
-    return page(request, "organise/edit.html", place=place, tab="control", text=text, **shown)
+    return asked.page("edit.html", tab="control", text=text, **shown)
 
 
 def _limits(
-    request: Request,
-    place: Place,
+    asked: OrganiserRequest,
     *,
     values: dict[str, str],
     change: LimitsChange | None = None,
@@ -212,10 +185,8 @@ def _limits(
     wrong = (
         {violation.field.removeprefix("limits."): violation.message for violation in error.violations} if error else {}
     )
-    return page(
-        request,
-        "organise/limits.html",
-        place=place,
+    return asked.page(
+        "limits.html",
         tab="control",
         fields=FIELDS,
         labels={field.name: field.label for field in FIELDS},
@@ -224,7 +195,7 @@ def _limits(
         error=error,
         wrong=wrong,
         reason=reason,
-        changeable=competition_edits.may_change(place.competition),
+        changeable=competition_edits.may_change(asked.competition),
     )
 
 

@@ -14,8 +14,8 @@ from server.competitions import phases
 from server.competitions.lifecycle import is_revealed
 from server.deps import SettingsDep, StorageDep
 from server.disclosure import gate
-from server.web.organiser.organiser_request import OrganiserDep
 from server.web.page_router import page_router
+from server.web.place_request import OrganiserDep
 
 router = page_router()
 PhaseName = Annotated[str, Query(max_length=40)]

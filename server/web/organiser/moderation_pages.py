@@ -17,8 +17,8 @@ from server.submissions import service as submissions
 from server.teams import service as teams
 from server.web.cookies import Flash
 from server.web.organiser.forms import needed, timestamp
-from server.web.organiser.organiser_request import OrganiserDep
 from server.web.page_router import page_router
+from server.web.place_request import OrganiserDep
 from server.web.rendering import redirect
 
 router = page_router()

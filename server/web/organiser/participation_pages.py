@@ -11,8 +11,8 @@ from server.competitions import admission_links, participants, texts
 from server.competitions.participation import TERMS
 from server.notifications import email_queue
 from server.web.organiser.forms import needed
-from server.web.organiser.organiser_request import OrganiserDep, OrganiserRequest
 from server.web.page_router import page_router
+from server.web.place_request import OrganiserDep, OrganiserRequest
 
 router = page_router()
 

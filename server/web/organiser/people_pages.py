@@ -14,8 +14,8 @@ from server.models.account import Role
 from server.web.cookies import Flash
 from server.web.deps import AdministratorDep
 from server.web.organiser.forms import needed
-from server.web.organiser.organiser_request import OrganiserDep
 from server.web.page_router import page_router
+from server.web.place_request import OrganiserDep
 from server.web.rendering import page, redirect
 
 router = page_router()
@@ -36,12 +36,12 @@ def people_page(
     only: Short = "",
     page_number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1,
 ) -> Response:
-    found = find_accounts(session, query=q, role=role, only_banned=only == "banned", page=page_number)
+    people, has_more = find_accounts(session, query=q, role=role, only_banned=only == "banned", page=page_number)
     return page(
         request,
         "organise/people.html",
-        people=found.accounts,
-        has_more=found.has_more,
+        people=people,
+        has_more=has_more,
         page_number=page_number,
         query=q,
         role=role,

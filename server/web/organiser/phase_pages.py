@@ -9,8 +9,8 @@ from lethe.errors import AppError
 from server.admin import section_edits
 from server.admin.competition_edits import may_change
 from server.web.organiser.forms import needed, timestamp
-from server.web.organiser.organiser_request import OrganiserDep, OrganiserRequest
 from server.web.page_router import page_router
+from server.web.place_request import OrganiserDep, OrganiserRequest
 
 router = page_router()
 

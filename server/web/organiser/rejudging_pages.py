@@ -13,7 +13,7 @@ from lethe.errors import AppError, InvalidInput, NotFound, Violation
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from server.accounts import service as accounts
 from server.audit import log as audit
-from server.audit.event_filter import EventFilter
+from server.audit.log import EventFilter
 from server.competitions import service as competitions
 from server.db import Database
 from server.deps import DatabaseDep
@@ -29,8 +29,8 @@ from server.web.cookies import Flash
 from server.web.deps import Place
 from server.web.failure_messages import ADVICE
 from server.web.organiser.forms import needed, timestamp
-from server.web.organiser.organiser_request import OrganiserDep, OrganiserRequest
 from server.web.page_router import page_router
+from server.web.place_request import OrganiserDep, OrganiserRequest
 from server.web.rendering import part, redirect, render
 
 router = page_router()

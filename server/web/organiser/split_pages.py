@@ -7,8 +7,8 @@ from lethe.competition.visibility import Visibility
 from server.competitions import service as competitions
 from server.competitions.split_report import find_split_report
 from server.deps import StorageDep
-from server.web.organiser.organiser_request import OrganiserDep
 from server.web.page_router import page_router
+from server.web.place_request import OrganiserDep
 
 router = page_router()
 

@@ -18,8 +18,8 @@ from server.web.charts import vega_charts
 from server.web.deps import OrganiserPlaceDep, Place
 from server.web.failure_messages import describe_failure
 from server.web.organiser.code_view import highlighted_files
-from server.web.organiser.organiser_request import OrganiserDep
 from server.web.page_router import page_router
+from server.web.place_request import OrganiserDep
 from server.web.rendering import figure
 
 router = page_router()

@@ -9,8 +9,8 @@ from server.submissions.list_filter import SubmissionFilter
 from server.submissions.organiser_list import find_lines
 from server.web.failure_messages import ADVICE
 from server.web.organiser.forms import timestamp
-from server.web.organiser.organiser_request import OrganiserDep
 from server.web.page_router import page_router
+from server.web.place_request import OrganiserDep
 
 router = page_router()
 

@@ -1,7 +1,7 @@
-"""What the organisers' pages of one competition are given, and how they answer."""
+"""What pages of one competition are given, and how they answer."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from fastapi import Depends, Request, Response
 from sqlalchemy.orm import Session
@@ -10,18 +10,20 @@ from server.deps import SessionDep
 from server.models.account import Account
 from server.models.competition import Competition
 from server.web.cookies import Flash
-from server.web.deps import MemberDep, OrganiserPlaceDep, Place
+from server.web.deps import MemberDep, OrganiserPlaceDep, Place, PlaceDep
 from server.web.rendering import page, redirect
 
 
 @dataclass(frozen=True)
-class OrganiserRequest:
-    """A request of somebody who runs the competition in the address."""
+class PlaceRequest:
+    """A request of somebody who is logged in, about the competition in the address."""
 
     request: Request
     session: Session
     place: Place
     viewer: Account
+    pages: ClassVar[str] = "competitions"
+    templates: ClassVar[str] = ""
 
     @property
     def competition(self) -> Competition:
@@ -29,11 +31,23 @@ class OrganiserRequest:
 
     def page(self, template: str, *, tab: str, **context: Any) -> Response:
         """Answer with a page of the competition."""
-        return page(self.request, f"organise/{template}", place=self.place, tab=tab, **context)
+        return page(self.request, f"{self.templates}{template}", place=self.place, tab=tab, **context)
 
     def done(self, text: str, *, to: str = "") -> Response:
         """Send the browser to the competition's first page, or another one of it, which says what was done."""
-        return redirect(self.request, f"/organise/{self.competition.slug}{to}", flash=Flash("good", text))
+        return redirect(self.request, f"/{self.pages}/{self.competition.slug}{to}", flash=Flash("good", text))
+
+
+class OrganiserRequest(PlaceRequest):
+    """A request of somebody who runs the competition."""
+
+    pages = "organise"
+    templates = "organise/"
+
+
+async def member_request(request: Request, session: SessionDep, place: PlaceDep, viewer: MemberDep) -> PlaceRequest:
+    """Return the request. Raises NotAuthenticated."""
+    return PlaceRequest(request, session, place, viewer)
 
 
 async def organiser_request(
@@ -43,4 +57,5 @@ async def organiser_request(
     return OrganiserRequest(request, session, place, viewer)
 
 
+MemberRequestDep = Annotated[PlaceRequest, Depends(member_request)]
 OrganiserDep = Annotated[OrganiserRequest, Depends(organiser_request)]
