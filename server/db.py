@@ -27,7 +27,7 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -189,6 +189,11 @@ class Database:
 
     def dispose(self) -> None:
         self.engine.dispose()
+
+
+def what_it_said(error: SQLAlchemyError) -> str:
+    """Return the database's own words, in one line, without statement and parameters."""
+    return " ".join(str(getattr(error, "orig", None) or error).split())
 
 
 # deadlock, serialization failure, lock not available, server shutting down or starting up, too many connections

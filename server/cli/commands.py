@@ -2,6 +2,7 @@
 
 import typer
 
+from lethe.errors import AppError, HostFault
 from server.cli import (
     archive_commands,
     create_administrator,
@@ -11,6 +12,9 @@ from server.cli import (
     reset_password,
     worker_hosts,
 )
+from server.errors import Conflict
+
+OTHER_SCHEMA = ("42P01", "42703")  # no such table, no such column
 
 
 def register_commands(app: typer.Typer) -> None:
@@ -18,3 +22,19 @@ def register_commands(app: typer.Typer) -> None:
     instance_commands.register(app)
     for module in (install_service, create_administrator, reset_password, archive_commands, maintenance, worker_hosts):
         module.register_commands(app)
+
+
+def as_expected(error: Exception) -> AppError | None:
+    """Return what the database raised in words for the operator, None for what nobody expects."""
+    from sqlalchemy.exc import DBAPIError, OperationalError
+
+    from server.db import what_it_said
+
+    if not isinstance(error, DBAPIError):
+        return None
+    said = what_it_said(error)
+    if getattr(error.orig, "sqlstate", None) in OTHER_SCHEMA or said.startswith("no such "):
+        return Conflict(f"The database is not at this version's schema: run `lethe migrate` ({said})")
+    if isinstance(error, OperationalError):
+        return HostFault(f"The database failed: {said}. `lethe doctor` looks at what it needs.")
+    return None

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from server.last_times import Upkeep
 
 console = Terminal()
+AGAIN_AFTER_H = 1.0  # a scheduled backup that failed
 
 
 def register_commands(app: typer.Typer) -> None:
@@ -124,24 +125,25 @@ def scheduled_backup(
     """Back up to the next folder of a series, verify it by a test restore, remove the oldest, and collect garbage."""
     import time
 
-    from lethe.errors import AppError
     from server.last_times import Upkeep
     from server.maintenance.backup import back_up_in_series
     from server.private_files import instance_settings
 
     while True:
+        pause_h = min(AGAIN_AFTER_H, every_hours)
         try:
             new, made = back_up_in_series(instance_settings(), folder, keep=keep)
             _note(Upkeep.BACKUP, Upkeep.VERIFIED_BACKUP)
+            pause_h = every_hours
             console.print(f"{new}: the database, {made.files} files, {made.bytes:,} bytes; verified.", highlight=False)
             gc(delete=True)
-        except AppError as error:
+        except Exception as error:  # whatever it is, the next one may go well
             if not every_hours:
                 raise
-            console.print(f"No backup: {error.detail}", highlight=False)
+            console.print(f"Failed, tried again in {pause_h:g} h: {error}", highlight=False, markup=False)
         if not every_hours:
             return
-        time.sleep(3600 * every_hours)
+        time.sleep(3600 * pause_h)
 
 
 def _note(*done: "Upkeep") -> None:
