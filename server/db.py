@@ -27,7 +27,7 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -191,7 +191,7 @@ class Database:
         self.engine.dispose()
 
 
-def what_it_said(error: SQLAlchemyError) -> str:
+def what_it_said(error: Exception) -> str:
     """Return the database's own words, in one line, without statement and parameters."""
     return " ".join(str(getattr(error, "orig", None) or error).split())
 

@@ -1,5 +1,7 @@
 """The commands that run an instance: `lethe demo`, `up`, `close`, `migrate`, `backup` and their like."""
 
+import sqlite3
+
 import typer
 
 from lethe.errors import AppError, HostFault
@@ -25,16 +27,18 @@ def register_commands(app: typer.Typer) -> None:
 
 
 def as_expected(error: Exception) -> AppError | None:
-    """Return what the database raised in words for the operator, None for what nobody expects."""
+    """Return what the database or a full disk raised in words for the operator, None for what nobody expects."""
     from sqlalchemy.exc import DBAPIError, OperationalError
 
     from server.db import what_it_said
+    from server.storage import FULL
 
-    if not isinstance(error, DBAPIError):
-        return None
-    said = what_it_said(error)
-    if getattr(error.orig, "sqlstate", None) in OTHER_SCHEMA or said.startswith("no such "):
-        return Conflict(f"The database is not at this version's schema: run `lethe migrate` ({said})")
-    if isinstance(error, OperationalError):
-        return HostFault(f"The database failed: {said}. `lethe doctor` looks at what it needs.")
+    if isinstance(error, OSError) and error.errno in FULL:
+        return HostFault(f"The disk is full: {error}")
+    if isinstance(error, DBAPIError):
+        said = what_it_said(error)
+        if getattr(error.orig, "sqlstate", None) in OTHER_SCHEMA or said.startswith("no such "):
+            return Conflict(f"The database is not at this version's schema: run `lethe migrate` ({said})")
+    if isinstance(error, (OperationalError, sqlite3.OperationalError)):
+        return HostFault(f"The database failed: {what_it_said(error)}. `lethe doctor` looks at what it needs.")
     return None

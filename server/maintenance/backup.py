@@ -193,9 +193,21 @@ def _load(url: str, folder: Path) -> None:
         if target.exists():
             raise Conflict(f"{target} exists; restore into an instance that has no database yet")
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(folder / SQLITE_COPY, target)
+        with _in_place_of(target) as copy:
+            shutil.copyfile(folder / SQLITE_COPY, copy)
     else:
         _run("pg_restore", url, "--no-owner", "--exit-on-error", "--single-transaction", str(folder / POSTGRES_COPY))
+
+
+@contextmanager
+def _in_place_of(target: Path) -> Iterator[Path]:
+    """Yield the name of a file that becomes `target` once it is whole: a disk may be full half-way."""
+    copy = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
+    try:
+        yield copy
+        copy.replace(target)
+    finally:
+        copy.unlink(missing_ok=True)
 
 
 def _run(program: str, url: str, *arguments: str) -> None:

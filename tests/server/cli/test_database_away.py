@@ -1,5 +1,7 @@
 """Operator commands before a database that is away, refuses, or has another schema: one sentence, no traceback."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -43,6 +45,25 @@ def test_database_without_tables_is_to_be_migrated(
     for url in (postgres_url, ""):
         monkeypatch.setenv("LETHE_DATABASE_URL", url)
         assert "lethe migrate" in told(["gc"], monkeypatch, capsys)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk, which needs root")
+def test_full_disk_is_named_and_leaves_no_half_of_a_database(
+    tmp_path: Path, migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, disk = tmp_path / "whole", tmp_path / "disk"
+    monkeypatch.setenv("LETHE_DATABASE_URL", migrated_sqlite_url)
+    backup.back_up(get_settings(), whole)
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "none", disk], check=True)
+    try:
+        assert "full" in told(["backup", str(disk / "copy")], monkeypatch, capsys)
+        (disk / "copy" / "lethe.db").unlink()
+        monkeypatch.setenv("LETHE_DATABASE_URL", f"sqlite:///{disk / 'lethe.db'}")
+        assert "full" in told(["restore", str(whole)], monkeypatch, capsys)
+        assert not (disk / "lethe.db").exists(), "it would be taken for the instance's"
+    finally:
+        subprocess.run(["umount", disk], check=True)
 
 
 def test_scheduled_backup_outlives_a_database_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
