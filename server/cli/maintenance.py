@@ -30,11 +30,15 @@ def gc(
 ) -> None:
     """List files that nothing refers to and count expired rows; with --delete, remove both."""
     from server.db import Database, clock
+    from server.errors import Conflict
     from server.maintenance import retention, storage_gc
+    from server.migrate import is_migrated
     from server.private_files import instance_settings
     from server.storage import Storage
 
     settings = instance_settings()
+    if delete and not is_migrated(settings.resolved_database_url):  # rows of another version may name what this removes
+        raise Conflict("The database is not at this version's schema: nothing was removed; `lethe doctor` says more")
     database = Database(settings.resolved_database_url)
     storage = Storage(settings.resolved_storage_url)
     try:

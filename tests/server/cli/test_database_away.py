@@ -6,11 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 from typer.testing import CliRunner
 
 from lethe.cli import main
 from server.config import get_settings
+from server.db import Database
 from server.maintenance import backup
 from server.maintenance.backup import Copied
 from tests.support.ports import free_port
@@ -45,6 +47,17 @@ def test_database_without_tables_is_to_be_migrated(
     for url in (postgres_url, ""):
         monkeypatch.setenv("LETHE_DATABASE_URL", url)
         assert "lethe migrate" in told(["gc"], monkeypatch, capsys)
+
+
+def test_garbage_of_a_newer_version_is_not_judged(
+    migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = Database(migrated_sqlite_url)
+    with database.write() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = 'later'"))
+    database.dispose()
+    monkeypatch.setenv("LETHE_DATABASE_URL", migrated_sqlite_url)
+    assert "nothing was removed" in told(["gc", "--delete"], monkeypatch, capsys)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk, which needs root")
