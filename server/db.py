@@ -197,6 +197,11 @@ class Database:
         self.dispose()
 
 
+def what_it_said(error: Exception) -> str:
+    """Return the database's own words, in one line, without statement and parameters."""
+    return " ".join(str(getattr(error, "orig", None) or error).split())
+
+
 # deadlock, serialization failure, lock not available, server shutting down or starting up, too many connections
 PASSING_STATES = frozenset({"40P01", "40001", "55P03", "57P01", "57P02", "57P03", "53300"})
 

@@ -18,9 +18,9 @@ from sqlalchemy.orm import Session
 
 from lethe.errors import AppError, NotFound
 from server.config import Settings
-from server.db import Database, clock
+from server.db import Database, clock, what_it_said
 from server.environment import describe_wrong_values, unknown_variables
-from server.migrate import alembic_config
+from server.migrate import NEWER, alembic_config
 from server.queue import client
 from server.storage import Storage
 
@@ -78,7 +78,8 @@ def _disk(settings: Settings) -> Finding:
 
 
 def _database(settings: Settings) -> Finding:
-    newest = ScriptDirectory.from_config(alembic_config(settings.resolved_database_url)).get_current_head()
+    revisions = ScriptDirectory.from_config(alembic_config(settings.resolved_database_url))
+    newest = revisions.get_current_head()
     try:
         with Database(settings.resolved_database_url) as database, database.read() as session:
             found = session.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
@@ -86,10 +87,11 @@ def _database(settings: Settings) -> Finding:
             unsafe = _settings_that_lose_commits(session) if kind == "postgresql" else []
     except SQLAlchemyError as error:
         fix = "Start the database, check LETHE_DATABASE_URL, then bring it up: `lethe up` or `lethe migrate`."
-        return Finding("database", "wrong", f"no answer ({type(error).__name__})", fix)
+        return Finding("database", "wrong", f"no answer ({what_it_said(error)})", fix)
     if found != newest:
         wrong = f"{kind}, revision {found}, this program needs {newest}"
-        return Finding("database", "wrong", wrong, "Run `lethe migrate`.")
+        is_older = found in {each.revision for each in revisions.walk_revisions()}
+        return Finding("database", "wrong", wrong, "Run `lethe migrate`." if is_older else f"{NEWER}.")
     if unsafe:
         lost = f"{' and '.join(unsafe)} off: a crash loses submissions that were accepted"
         return Finding("database", "warning", f"{kind}, {lost}", "Turn it on in postgresql.conf.")
@@ -125,7 +127,7 @@ def _queue(settings: Settings) -> Finding:
         fix = "Start Redis and check LETHE_REDIS_URL. An embedded instance starts its own: `lethe up`."
         if not settings.redis_url:
             return Finding("queue", "warning", "the instance's own Redis does not run", fix)
-        return Finding("queue", "wrong", f"no answer ({type(error).__name__})", fix)
+        return Finding("queue", "wrong", f"no answer ({error})", fix)
     return Finding("queue", "ok", "Redis answers")
 
 

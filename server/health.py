@@ -46,6 +46,10 @@ class Readiness(BaseModel):
     storage: str
     queue: str
 
+    def answers(self) -> dict[str, bool]:
+        """Return whether each part answers, as far as it is looked at."""
+        return {name: getattr(self, name) in ("ok", NOT_CHECKED) for name in PROBES}
+
 
 @router.get("/healthz")
 async def healthz() -> Health:

@@ -1,6 +1,5 @@
 """The container files: each says only what the project has, and what keeps the worker's sandbox working stays."""
 
-import ast
 import fnmatch
 import importlib
 import json
@@ -14,11 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
 
 from server.config import Settings
+from server.embedded.redis import redis_server_program
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text().replace("\\\n", " ")
@@ -34,7 +38,7 @@ LOCKS = {name: (ROOT / name).read_text() for name in ("requirements.lock", "dock
 PYTHON = re.search(
     r"^ARG PYTHON_IMAGE=(python:3\.11-slim-trixie@sha256:[0-9a-f]{64})$", DOCKERFILE, flags=re.MULTILINE
 )[1]  # type: ignore[index]
-SECRETS = ("POSTGRES_PASSWORD", "LETHE_SECRET_KEY")
+SECRETS = ("POSTGRES_PASSWORD", "REDIS_PASSWORD", "LETHE_SECRET_KEY")
 STAGES = {
     name: base.replace("${PYTHON_IMAGE}", PYTHON)
     for base, name in re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, flags=re.MULTILINE)
@@ -119,14 +123,8 @@ def test_copied_files_exist_and_reach_the_builder() -> None:
 def test_command_runs_something_of_the_project(name: str) -> None:
     program, *arguments = get_command(name)
     if program == "python":
-        if arguments[0] == "-m":
-            assert importlib.util.find_spec(f"{arguments[1]}.__main__") is not None
-            return
-        assert arguments[0] == "-c"
-        for node in ast.walk(ast.parse(arguments[1])):
-            if isinstance(node, ast.ImportFrom):
-                module = importlib.import_module(str(node.module))
-                assert all(hasattr(module, alias.name) for alias in node.names)
+        assert arguments[0] == "-m"
+        assert importlib.util.find_spec(f"{arguments[1]}.__main__") is not None
         return
     if program == "sh":
         program, *arguments = shlex.split(arguments[1].removeprefix("exec "))
@@ -149,8 +147,29 @@ def test_settings_start_in_production(name: str, monkeypatch: pytest.MonkeyPatch
 def test_example_names_every_variable_and_holds_no_secret() -> None:
     asked = set(re.findall(r"(?<!\$)\$\{(\w+)", (ROOT / "docker-compose.yml").read_text()))
     assert set(EXAMPLE) == asked
-    assert EXAMPLE["POSTGRES_PASSWORD"] == EXAMPLE["LETHE_SECRET_KEY"] == ""
+    assert {EXAMPLE[name] for name in SECRETS} == {""}
     assert "/.env" in (ROOT / ".gitignore").read_text().split()
+
+
+def test_redis_takes_its_password_and_shows_it_to_nobody(tmp_path: Path) -> None:
+    """By the command of the file, with the server that tests use in place of its image's."""
+    (tmp_path / "redis-server").symlink_to(redis_server_program())
+    port = free_port()
+    program, option, script = SERVICES["redis"]["command"]
+    script = script.replace("$$", "$").replace("redis-server", f"redis-server --port {port}")
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "REDISCLI_AUTH": "a-secret"}
+    with subprocess.Popen([program, option, script], env=environment, cwd=tmp_path, stdout=subprocess.PIPE) as server:
+        try:
+            address = filled_in(SERVICES["web"]["environment"]["LETHE_REDIS_URL"])
+            assert address == "redis://:secret@redis:6379/0"
+            retries = Retry(ConstantBackoff(0.1), 100, supported_errors=(redis.ConnectionError,))
+            with redis.Redis(port=port, password="a-secret", retry=retries) as client:
+                assert client.ping()
+            with redis.Redis(port=port) as stranger, pytest.raises(redis.AuthenticationError):
+                stranger.ping()
+            assert b"a-secret" not in Path(f"/proc/{server.pid}/cmdline").read_bytes()
+        finally:
+            server.kill()
 
 
 def test_volumes_and_networks_are_declared_and_used() -> None:

@@ -50,8 +50,10 @@ def _settle(**_: Any) -> None:
 def _leave(**_: Any) -> None:
     """Close the sandboxes and say that this process takes nothing more."""
     if get_context.cache_info().currsize:
-        claimant().stop()
-        get_context().close()
+        try:
+            claimant().stop()
+        finally:  # also where the database is silent
+            get_context().close()
 
 
 @app.task(name=EVALUATE_SHARD)

@@ -41,7 +41,7 @@ from lethe.cli import (
     worker_token_commands,
 )
 from lethe.cli.benchmarks import benchmark_commands
-from lethe.cli.operator_packages import operator_packages
+from lethe.cli.operator_packages import as_expected, operator_packages
 from lethe.cli.output import Terminal
 from lethe.errors import AppError
 
@@ -105,11 +105,14 @@ def main() -> None:
             err=True,
         )
         sys.exit(1)
-    except AppError as error:
+    except Exception as error:
+        expected = error if isinstance(error, AppError) else as_expected(error)
+        if expected is None:
+            raise
         console = Terminal(stderr=True)
-        console.print("[bold red]error:[/]", escape(error.detail or error.title), highlight=False, soft_wrap=True)
-        for violation in error.violations:
-            if violation.message not in error.detail:
+        console.print("[bold red]error:[/]", escape(expected.detail or expected.title), highlight=False, soft_wrap=True)
+        for violation in expected.violations:
+            if violation.message not in expected.detail:
                 console.print(f"  {violation.field}: {violation.message}", highlight=False, markup=False)
         sys.exit(1)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 import lethe
-from lethe.errors import InvalidInput
+from lethe.errors import AppError, InvalidInput
 
 PACKAGES = ("server", "worker")
 
@@ -18,6 +18,14 @@ def operator_packages() -> list[str]:
     if found and str(root) not in sys.path[:1]:
         sys.path.insert(0, str(root))
     return found
+
+
+def as_expected(error: Exception) -> AppError | None:
+    """Return in words what the database of an operator's command raised, None for what nobody expects."""
+    if "server" not in operator_packages():
+        return None
+    expected: AppError | None = import_module("server.cli.commands").as_expected(error)
+    return expected
 
 
 def import_from_checkout(name: str, *, purpose: str) -> ModuleType:

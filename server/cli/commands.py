@@ -1,7 +1,10 @@
 """The commands that run an instance: `lethe demo`, `up`, `close`, `migrate`, `backup` and their like."""
 
+import sqlite3
+
 import typer
 
+from lethe.errors import AppError, HostFault
 from server.cli import (
     archive_commands,
     create_administrator,
@@ -11,6 +14,9 @@ from server.cli import (
     reset_password,
     worker_hosts,
 )
+from server.errors import Conflict
+
+OTHER_SCHEMA = ("42P01", "42703")  # no such table, no such column
 
 
 def register_commands(app: typer.Typer) -> None:
@@ -18,3 +24,21 @@ def register_commands(app: typer.Typer) -> None:
     instance_commands.register(app)
     for module in (install_service, create_administrator, reset_password, archive_commands, maintenance, worker_hosts):
         module.register_commands(app)
+
+
+def as_expected(error: Exception) -> AppError | None:
+    """Return what the database or a full disk raised in words for the operator, None for what nobody expects."""
+    from sqlalchemy.exc import DBAPIError, OperationalError
+
+    from server.db import what_it_said
+    from server.storage import FULL
+
+    if isinstance(error, OSError) and error.errno in FULL:
+        return HostFault(f"The disk is full: {error}")
+    if isinstance(error, DBAPIError):
+        said = what_it_said(error)
+        if getattr(error.orig, "sqlstate", None) in OTHER_SCHEMA or said.startswith("no such "):
+            return Conflict(f"The database is not at this version's schema: run `lethe migrate` ({said})")
+    if isinstance(error, (OperationalError, sqlite3.OperationalError)):
+        return HostFault(f"The database failed: {what_it_said(error)}. `lethe doctor` looks at what it needs.")
+    return None

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from server.last_times import Upkeep
 
 console = Terminal()
+AGAIN_AFTER_H = 1.0  # a scheduled backup that failed
 
 
 def register_commands(app: typer.Typer) -> None:
@@ -29,11 +30,15 @@ def gc(
 ) -> None:
     """List files that nothing refers to and count expired rows; with --delete, remove both."""
     from server.db import Database, clock
+    from server.errors import Conflict
     from server.maintenance import retention, storage_gc
+    from server.migrate import is_migrated
     from server.private_files import instance_settings
     from server.storage import Storage
 
     settings = instance_settings()
+    if delete and not is_migrated(settings.resolved_database_url):  # rows of another version may name what this removes
+        raise Conflict("The database is not at this version's schema: nothing was removed; `lethe doctor` says more")
     storage = Storage(settings.resolved_storage_url)
     with Database(settings.resolved_database_url) as database:
         found = storage_gc.collect(database, storage, keep_hours=settings.keep_garbage_hours, delete=delete)
@@ -121,24 +126,25 @@ def scheduled_backup(
     """Back up to the next folder of a series, verify it by a test restore, remove the oldest, and collect garbage."""
     import time
 
-    from lethe.errors import AppError
     from server.last_times import Upkeep
     from server.maintenance.backup import back_up_in_series
     from server.private_files import instance_settings
 
     while True:
+        pause_h = min(AGAIN_AFTER_H, every_hours)
         try:
             new, made = back_up_in_series(instance_settings(), folder, keep=keep)
             _note(Upkeep.BACKUP, Upkeep.VERIFIED_BACKUP)
+            pause_h = every_hours
             console.print(f"{new}: the database, {made.files} files, {made.bytes:,} bytes; verified.", highlight=False)
             gc(delete=True)
-        except AppError as error:
+        except Exception as error:  # whatever it is, the next one may go well
             if not every_hours:
                 raise
-            console.print(f"No backup: {error.detail}", highlight=False)
+            console.print(f"Failed, tried again in {pause_h:g} h: {error}", highlight=False, markup=False)
         if not every_hours:
             return
-        time.sleep(3600 * every_hours)
+        time.sleep(3600 * pause_h)
 
 
 def _note(*done: "Upkeep") -> None:

@@ -30,6 +30,7 @@ from server.errors import Conflict
 from server.socket_paths import socket_path
 
 PR_SET_PDEATHSIG = 1
+PING_WITHIN_S = 5.0
 _C_LIBRARY = ctypes.CDLL(None)  # loaded here: a forked child should not load anything
 
 
@@ -204,12 +205,12 @@ def _client(socket: Path, *, timeout_s: float) -> redis.Redis:
 
 def _wait_until_ready(process: subprocess.Popen[bytes], socket: Path, *, log: Path, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
-    client = _client(socket, timeout_s=timeout_s)
+    client = _client(socket, timeout_s=min(timeout_s, PING_WITHIN_S))
     try:
         while time.monotonic() < deadline and process.poll() is None:
             try:
                 client.ping()
-            except redis.ConnectionError:
+            except (redis.ConnectionError, redis.TimeoutError):
                 time.sleep(0.01)
             else:
                 return

@@ -13,6 +13,7 @@ import shutil
 import sqlite3
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -20,9 +21,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sqlalchemy import make_url
+import psycopg
+from sqlalchemy import URL, make_url
 
 from lethe.errors import HostFault
+from server.bounded_connections import CONNECT_WITHIN_S, TCP
 from server.config import Settings
 from server.db import Database, make_engine
 from server.errors import Conflict
@@ -33,6 +36,15 @@ SQLITE_COPY, POSTGRES_COPY, FILES, HASHES, LIST = "lethe.db", "lethe.dump", "sto
 PREFIXES = ("submissions", "evaluations", "splits", "datasets")
 COPIERS = 16  # files at a time
 SHOWN = 5  # damaged files that a refusal names
+IN_SERIES = "????-??-??T??????Z"  # the folders of a series, by their time
+DATABASE_WITHIN_S = 600.0  # to create or drop one
+LOOKED_AT_EVERY_S = 15.0  # whether PostgreSQL answers, while one of its programs works
+SILENT_S = 60.0  # after which that program is ended: it would wait for ever
+LIMITS = {name: str(value) for name, value in ({"connect_timeout": CONNECT_WITHIN_S} | TCP).items()}
+
+
+class DamagedBackup(HostFault):
+    """A backup is not what was written, or lacks what its rows name."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +88,7 @@ def verify(settings: Settings, folder: Path) -> int:
         named = repository.named_files(session)
     missing = sorted(key for key in named if not (folder / FILES / key).is_file())
     if missing:
-        raise HostFault(f"{folder} lacks {len(missing)} files that its rows name, among them {missing[0]}")
+        raise DamagedBackup(f"{folder} lacks {len(missing)} files that its rows name, among them {missing[0]}")
     return len(named)
 
 
@@ -91,7 +103,7 @@ def _restored(url: str, folder: Path) -> Iterator[str]:
             yield f"sqlite:///{copy}"
         return
     name = f"lethe_restore_{secrets.token_hex(4)}"
-    engine = make_engine(url, statement_within_s=None).execution_options(isolation_level="AUTOCOMMIT")
+    engine = make_engine(url, statement_within_s=DATABASE_WITHIN_S).execution_options(isolation_level="AUTOCOMMIT")
     try:
         with engine.connect() as connection:
             connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE template0")
@@ -107,14 +119,34 @@ def _restored(url: str, folder: Path) -> Iterator[str]:
 
 
 def back_up_in_series(settings: Settings, folder: Path, *, keep: int) -> tuple[Path, Copied]:
-    """Make the next backup of a series in `folder`, verify it, and remove all but the newest `keep` whole ones."""
-    whole = sorted(each for each in folder.glob("*Z") if (each / LIST).exists())
+    """Make the next backup of a series in `folder`, verify it, and remove all but the newest `keep` whole ones.
+
+    What is not whole is removed, here and by the next call: the disk would fill with it.
+    """
+    found = sorted(folder.glob(IN_SERIES))
+    whole = [each for each in found if (each / LIST).exists()]
+    for broken_off in set(found) - set(whole):
+        shutil.rmtree(broken_off)
     new = folder / f"{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}"
-    copied = back_up(settings, new, previous=whole[-1] if whole else None)
-    verify(settings, new)
+    try:
+        copied = _verified(settings, new, previous=whole[-1] if whole else None)
+    except DamagedBackup:
+        if not whole:
+            raise
+        copied = _verified(settings, new, previous=None)  # the files that were linked are damaged on this disk
     for old in [*whole, new][:-keep]:
         shutil.rmtree(old)
     return new, copied
+
+
+def _verified(settings: Settings, new: Path, *, previous: Path | None) -> Copied:
+    try:
+        copied = back_up(settings, new, previous=previous)
+        verify(settings, new)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    return copied
 
 
 def bring_back(settings: Settings, folder: Path) -> Copied:
@@ -157,24 +189,73 @@ def _load(url: str, folder: Path) -> None:
         if target.exists():
             raise Conflict(f"{target} exists; restore into an instance that has no database yet")
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(folder / SQLITE_COPY, target)
+        with _in_place_of(target) as copy:
+            shutil.copyfile(folder / SQLITE_COPY, copy)
     else:
         _run("pg_restore", url, "--no-owner", "--exit-on-error", "--single-transaction", str(folder / POSTGRES_COPY))
 
 
+@contextmanager
+def _in_place_of(target: Path) -> Iterator[Path]:
+    """Yield the name of a file that becomes `target` once it is whole: a disk may be full half-way."""
+    copy = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
+    try:
+        yield copy
+        copy.replace(target)
+    finally:
+        copy.unlink(missing_ok=True)
+
+
 def _run(program: str, url: str, *arguments: str) -> None:
-    """Run one of PostgreSQL's programs. The password goes through the environment: arguments can be seen by all."""
+    """Run one of PostgreSQL's programs, as long as the server answers: they wait for a silent one without end.
+
+    The password goes through the environment: arguments can be seen by all.
+    """
     parsed = make_url(url)
-    address = parsed.set(drivername="postgresql", password=None).render_as_string(hide_password=False)
+    parsed = parsed.set(drivername="postgresql", query={**LIMITS, **parsed.query})
+    address = parsed.set(password=None).render_as_string(hide_password=False)
     environment = os.environ | ({"PGPASSWORD": str(parsed.password)} if parsed.password else {})
     try:
-        subprocess.run(
-            [program, f"--dbname={address}", *arguments], check=True, env=environment, capture_output=True, text=True
+        process = subprocess.Popen(
+            [program, f"--dbname={address}", *arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
     except FileNotFoundError as error:
         raise HostFault(f"{program} is not on PATH: install PostgreSQL's client programs") from error
-    except subprocess.CalledProcessError as error:
-        raise HostFault(f"{program} failed: {error.stderr.strip()[-500:]}") from error
+    with process:
+        try:
+            said = _said_at_end(process, program, parsed)
+        finally:
+            process.kill()
+    if process.returncode:
+        raise HostFault(f"{program} failed: {said.strip()[-500:]}")
+
+
+def _said_at_end(process: subprocess.Popen[str], program: str, server: URL) -> str:
+    """Return what a program has written to standard error. Raises HostFault where the server is silent for long."""
+    answered = time.monotonic()
+    while time.monotonic() < answered + SILENT_S:
+        try:
+            return process.communicate(timeout=LOOKED_AT_EVERY_S)[1]
+        except subprocess.TimeoutExpired:
+            if not _is_silent(server):
+                answered = time.monotonic()
+    raise HostFault(f"{program} was ended: PostgreSQL was silent for {SILENT_S:.0f} s")
+
+
+def _is_silent(server: URL) -> bool:
+    """Return whether nothing answers; a server that refuses a connection does, and the program hears of it too."""
+    try:
+        psycopg.connect(server.render_as_string(hide_password=False)).close()
+    except psycopg.errors.ConnectionTimeout:
+        return True
+    except psycopg.OperationalError:
+        return False
+    return False
 
 
 class _Previous:
@@ -235,7 +316,9 @@ def _check(folder: Path) -> None:
     ]
     if damaged:
         more = f" and {len(damaged) - SHOWN} more" if len(damaged) > SHOWN else ""
-        raise HostFault(f"{folder} is damaged: {', '.join(damaged[:SHOWN])}{more}: missing, or not what was backed up")
+        raise DamagedBackup(
+            f"{folder} is damaged: {', '.join(damaged[:SHOWN])}{more}: missing, or not what was backed up"
+        )
 
 
 def _hash_file(path: Path) -> str:

@@ -1,5 +1,6 @@
 """SQL of the figures that are read from the database at each scrape. Each query reads a small index."""
 
+import math
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -9,6 +10,7 @@ from sqlalchemy.orm import Session
 from server import last_times
 from server.db import clock
 from server.evaluations.queue_repository import in_state, queue_age
+from server.last_times import Upkeep
 from server.models.competition import Split, SplitState
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardAttempt, ShardState
 from server.models.notification import Delivery, DeliveryState, QueuedEmail
@@ -32,7 +34,7 @@ class Figures:
     given_back: int = 0
     failed_preparations: int = 0
     overdue_s: dict[str, float] = field(default_factory=dict)  # mail, webhook
-    upkeep_age_s: dict[str, float] = field(default_factory=dict)
+    upkeep_age_s: dict[str, float] = field(default_factory=dict)  # infinite: never done
 
 
 def figures(session: Session, *, workers_seen_within_s: float) -> Figures:
@@ -66,7 +68,7 @@ def figures(session: Session, *, workers_seen_within_s: float) -> Figures:
             select(func.count()).select_from(Split).where(Split.state == SplitState.FAILED.value)
         ).one(),
         overdue_s={"mail": _overdue_s(session, QueuedEmail, at), "webhook": _overdue_s(session, Delivery, at)},
-        upkeep_age_s=last_times.ages_s(session),
+        upkeep_age_s={what.value: math.inf for what in Upkeep} | last_times.ages_s(session),
     )
 
 

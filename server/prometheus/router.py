@@ -3,10 +3,12 @@
 import hmac
 
 from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from lethe.errors import NotFound
-from server.deps import SessionDep, SettingsDep
+from server.admission import AdmissionDep
+from server.deps import SettingsDep, UnadmittedDatabase
 from server.errors import NotAuthenticated
 from server.prometheus import service
 
@@ -14,12 +16,17 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/metrics")
-def metrics(request: Request, session: SessionDep, settings: SettingsDep) -> Response:
-    """Return all figures in Prometheus' text format."""
+async def metrics(
+    request: Request, database: UnadmittedDatabase, settings: SettingsDep, admission: AdmissionDep
+) -> Response:
+    """Return all figures in Prometheus' text format; while the database is silent, this process's own."""
     expected = settings.metrics_token.get_secret_value()
     if not expected and settings.environment == "production":
         raise NotFound("Metrics are off: set LETHE_METRICS_TOKEN")
     given = request.headers.get("Authorization", "").removeprefix("Bearer ")
     if expected and not hmac.compare_digest(given.encode(), expected.encode()):
         raise NotAuthenticated("Metrics need the token of LETHE_METRICS_TOKEN")
-    return Response(service.exposition(session, settings), media_type=CONTENT_TYPE_LATEST)
+    readiness = await request.app.state.readiness.get()
+    figures = await admission.run(service.figures, database) if readiness.ready else None
+    shown = await run_in_threadpool(service.exposition, figures, database, settings, readiness.answers())
+    return Response(shown, media_type=CONTENT_TYPE_LATEST)

@@ -8,22 +8,31 @@ from urllib.parse import unquote, urlsplit
 from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from sqlalchemy import QueuePool
-from sqlalchemy.orm import Session
 
 from server.config import Settings
 from server.dashboard.host import measure_host
-from server.db import CONNECTIONS
+from server.db import CONNECTIONS, Database
 from server.prometheus import repository
 from server.prometheus.repository import Figures
 
 SEEN_WITHIN_S = 60.0
 
 
-def exposition(session: Session, settings: Settings) -> bytes:
-    """Return this process's counters and the instance's figures in Prometheus' text format."""
+def figures(database: Database) -> Figures:
+    """Return what the instance does now."""
+    with database.read() as session:
+        return repository.figures(session, workers_seen_within_s=SEEN_WITHIN_S)
+
+
+def exposition(figures: Figures | None, database: Database, settings: Settings, answers: Mapping[str, bool]) -> bytes:
+    """Return this process's counters and the instance's figures, as far as known, in Prometheus' text format.
+
+    answers: whether each service does on which the process depends.
+    """
     registry = CollectorRegistry()
-    registry.register(_Instance(repository.figures(session, workers_seen_within_s=SEEN_WITHIN_S)))
-    registry.register(_Process(_pool_share(session), _disk_shares(settings)))
+    if figures is not None:
+        registry.register(_Instance(figures))
+    registry.register(_Process(_pool_share(database), _disk_shares(settings), answers))
     return generate_latest(REGISTRY) + generate_latest(registry)
 
 
@@ -54,18 +63,19 @@ class _Instance:
 class _Process:
     """What this process uses of what it has."""
 
-    def __init__(self, pool: float, disks: dict[str, float]) -> None:
-        self._pool, self._disks = pool, disks
+    def __init__(self, pool: float, disks: dict[str, float], answers: Mapping[str, bool]) -> None:
+        self._pool, self._disks, self._answers = pool, disks, answers
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         yield _gauge("lethe_database_pool_used_ratio", "Share of the process's connections in use", self._pool)
         yield _labelled("lethe_disk_free_ratio", "Share of the disk that is free", "folder", self._disks)
+        yield _labelled("lethe_service_answers", "Whether a service answers this process", "service", self._answers)
 
 
-def _pool_share(session: Session) -> float:
-    """Return which share of this process's connections is in use; the one of this answer does not count."""
-    pool = session.get_bind().engine.pool
-    return (pool.checkedout() - 1) / CONNECTIONS if isinstance(pool, QueuePool) else 0.0
+def _pool_share(database: Database) -> float:
+    """Return which share of this process's connections is in use."""
+    pool = database.engine.pool
+    return pool.checkedout() / CONNECTIONS if isinstance(pool, QueuePool) else 0.0
 
 
 def _disk_shares(settings: Settings) -> dict[str, float]:

@@ -58,7 +58,7 @@ def exposed() -> dict[str, set[str]]:
         overdue_s={"mail": 0.0},
         upkeep_age_s={"sweep": 1.0},
     )
-    for family in (*_Instance(figures).collect(), *_Process(0.0, {"home": 1.0}).collect()):
+    for family in (*_Instance(figures).collect(), *_Process(0.0, {"home": 1.0}, {"database": True}).collect()):
         found[family.name] = {label for sample in family.samples for label in sample.labels}
     return found
 

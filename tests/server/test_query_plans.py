@@ -11,7 +11,6 @@ from benchmarks.platform.claims import competition_file
 from lethe.competition.visibility import Visibility
 from server.audit import log as audit
 from server.audit.log import EventFilter
-from server.config import get_settings
 from server.dashboard import service as dashboard
 from server.db import Database, now
 from server.evaluations import lease_reaper, leases
@@ -21,7 +20,7 @@ from server.migrate import upgrade
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.registry import metadata
-from server.prometheus import service as metrics
+from server.prometheus import repository as metrics
 from server.submissions import service as submissions
 from server.submissions import views as submission_views
 from server.submissions.list_filter import Show
@@ -176,7 +175,7 @@ ACTS: dict[str, Callable[[Session], object]] = {
     "who did what in it": lambda s: audit.events(s, EventFilter(competition_id="c1", actor="person-3")),
     "what happened to one thing": lambda s: audit.events(s, EventFilter(subject="u17")),
     "an act anywhere": lambda s: audit.events(s, EventFilter(action="competition.closed")),
-    "the figures for Prometheus": lambda session: metrics.exposition(session, get_settings()),
+    "the figures for Prometheus": lambda s: metrics.figures(s, workers_seen_within_s=60.0),
 }
 
 

@@ -118,4 +118,5 @@ def test_web_process_before_a_silent_database(
                 assert kept.json()["as_of"] in kept.headers["Warning"]
                 assert other.status_code == 503, "what nobody asked for is not known"
                 assert client.get("/readyz").status_code == 503
+                assert 'lethe_service_answers{service="database"} 0.0' in client.get("/metrics").text
                 assert client.get("/healthz").status_code == 200

@@ -14,6 +14,7 @@ from lethe.errors import HostFault
 from server.embedded.redis import client_url, redis_server_program, start_redis
 from server.errors import Conflict
 from server.socket_paths import LONGEST_SOCKET_PATH, socket_path
+from tests.support.processes import descendants
 
 # Starts a Redis, says so, and waits to be killed. In a thread: a server that the main thread starts would end with it.
 PARENT = """
@@ -141,6 +142,26 @@ def test_server_that_does_not_start_is_a_host_fault(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("server.embedded.redis.redis_server_program", lambda: broken)
     with pytest.raises(HostFault, match="out of memory"):
         start_redis(tmp_path / "redis")
+
+
+SILENT_SERVER = """#!{python}
+import socket, sys, time
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[sys.argv.index("--unixsocket") + 1])
+listener.listen()
+print("listening", flush=True)
+time.sleep(600)
+"""
+
+
+def test_server_that_never_answers_is_ended_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "redis-server"
+    program.write_text(SILENT_SERVER.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setattr("server.embedded.redis.redis_server_program", lambda: program)
+    with pytest.raises(HostFault, match=r"within 3 s; .*listening"):
+        start_redis(tmp_path / "redis", timeout_s=3.0)
+    assert not [command for _, command in descendants(os.getpid()) if str(program) in command]
 
 
 def test_failed_start_frees_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

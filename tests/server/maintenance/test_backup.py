@@ -2,9 +2,12 @@
 
 import os
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, tzinfo
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import make_url, text
 
@@ -15,6 +18,8 @@ from server.errors import Conflict
 from server.maintenance import backup
 from server.maintenance.backup import back_up, back_up_in_series, bring_back, verify
 from server.storage import Storage
+from tests.faults.cluster import wait_until
+from tests.support.black_hole import black_hole
 from tests.support.instance import instance as running
 from tests.support.postgres import PostgresServer
 
@@ -167,6 +172,65 @@ def test_series_keeps_the_newest_and_each_is_whole(
     assert sorted(path.name for path in series.iterdir()) == ["2026-01-01T020000Z", "2026-01-01T030000Z"]
     for each in series.iterdir():
         verify(source, each)
+
+
+def test_series_copies_again_what_is_damaged_on_its_disk(
+    tmp_path: Path, migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = instance(tmp_path, "source", migrated_sqlite_url)
+    Storage(source.resolved_storage_url).write("submissions/ab/abc", b"code")
+    series = tmp_path / "series"
+    monkeypatch.setattr(backup, "datetime", at_hour(0))
+    first, _ = back_up_in_series(source, series, keep=3)
+    (first / "storage" / "submissions" / "ab" / "abc").write_bytes(b"cods")
+    for hour in (1, 2):
+        monkeypatch.setattr(backup, "datetime", at_hour(hour))
+        new, _ = back_up_in_series(source, series, keep=3)
+        assert (new / "storage" / "submissions" / "ab" / "abc").read_bytes() == b"code"
+        verify(source, new)
+
+
+def test_series_keeps_nothing_that_is_not_whole(
+    tmp_path: Path, migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = instance(tmp_path, "source", migrated_sqlite_url)
+    Storage(source.resolved_storage_url).write("submissions/ab/abc", b"code")
+    series = tmp_path / "series"
+    killed, other = series / "2025-12-31T000000Z", series / "by hand for Z"
+    for folder in (killed, other):
+        folder.mkdir(parents=True)
+        (folder / "lethe.db").write_bytes(b"a part")
+    with monkeypatch.context() as broken:
+        broken.setattr(Storage, "read", lambda _self, key: (_ for _ in ()).throw(HostFault(f"no {key}")))
+        with pytest.raises(HostFault, match="no submissions/ab/abc"):
+            back_up_in_series(source, series, keep=2)
+    assert list(series.iterdir()) == [other], "nothing of what was broken off fills the disk"
+    new, _ = back_up_in_series(source, series, keep=2)
+    assert sorted(series.iterdir()) == sorted([new, other])
+
+
+@pytest.mark.usefixtures("_client_programs")
+def test_backup_of_a_silent_server_ends_and_that_of_a_slow_one_does_not(
+    tmp_path: Path, migrated_postgres_url: str, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backup, "LOOKED_AT_EVERY_S", 0.2)
+    monkeypatch.setattr(backup, "SILENT_S", 1.0)
+    with (
+        black_hole(postgres_server.folder / ".s.PGSQL.5432") as proxy,
+        psycopg.connect(migrated_postgres_url) as holder,
+        psycopg.connect(migrated_postgres_url, autocommit=True) as observer,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        holder.execute("LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE")
+        url = f"postgresql://postgres@127.0.0.1:{proxy.port}/{make_url(migrated_postgres_url).database}"
+        made = pool.submit(back_up, instance(tmp_path, "source", url), tmp_path / "copy")
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE application_name='pg_dump' AND wait_event_type='Lock'"
+        wait_until(lambda: observer.execute(waiting).fetchone() == (1,))
+        time.sleep(3)
+        assert not made.done(), "PostgreSQL answers: whatever the dump waits for may come"
+        with proxy.silent():
+            assert isinstance(made.exception(60), HostFault)
+            assert "PostgreSQL was silent" in str(made.exception())
 
 
 def at_hour(hour: int) -> type[datetime]:

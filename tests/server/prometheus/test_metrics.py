@@ -1,13 +1,18 @@
 """/metrics tells what an operator needs, to those who may read it."""
 
+import math
+
 import pytest
 
+from server import last_times
 from server.config import get_settings
 from server.evaluations import leases
+from server.last_times import Upkeep
 from server.worker_facts import WorkerFacts
 from server.workers import service as workers
 from server.workers.compatibility import Fitting
 from tests.support.instance import Instance
+from tests.support.ports import free_port
 
 
 def values(both: Instance) -> dict[str, float]:
@@ -46,3 +51,20 @@ def test_token_is_asked_for_where_one_is_set(both: Instance, monkeypatch: pytest
     assert both.client.get("/metrics").status_code == 401
     assert both.client.get("/metrics", headers={"Authorization": "Bearer wrong"}).status_code == 401
     assert both.client.get("/metrics", headers={"Authorization": "Bearer prometheus-may"}).status_code == 200
+
+
+def test_upkeep_that_was_never_done_is_infinitely_old(both: Instance) -> None:
+    assert values(both)['lethe_upkeep_age_seconds{what="beat"}'] == math.inf
+    with both.database.write() as session:
+        last_times.note(session, Upkeep.BEAT)
+    found = values(both)
+    assert found['lethe_upkeep_age_seconds{what="beat"}'] < 60
+    assert found['lethe_upkeep_age_seconds{what="sweep"}'] == math.inf
+
+
+def test_services_are_told_apart(both: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LETHE_REDIS_URL", f"redis://127.0.0.1:{free_port()}")
+    get_settings.cache_clear()
+    found = values(both)
+    answers = {name: found[f'lethe_service_answers{{service="{name}"}}'] for name in ("database", "storage", "queue")}
+    assert answers == {"database": 1, "storage": 1, "queue": 0}

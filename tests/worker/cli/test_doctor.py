@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from alembic.script import ScriptDirectory
 from sqlalchemy import text
 from typer.testing import CliRunner
 
@@ -17,7 +18,7 @@ from server import doctor as server_doctor
 from server.config import Settings, get_settings
 from server.db import Database, clock
 from server.doctor import Finding, examine
-from server.migrate import upgrade
+from server.migrate import alembic_config, upgrade
 from server.queue import client
 from tests.support.ports import free_port
 from tests.support.postgres import PostgresServer
@@ -97,19 +98,22 @@ def test_database_that_does_not_answer_is_told(settings: Settings) -> None:
     away = settings.model_copy(update={"database_url": f"postgresql://nobody@127.0.0.1:{free_port()}/none"})
     finding = found(away, "database")
     assert finding.state == "wrong"
+    assert "Connection refused" in finding.found
     assert "LETHE_DATABASE_URL" in finding.fix
     assert found(away, "clock").fix == "Fix the database first."
 
 
 def test_database_of_another_version_is_told(settings: Settings) -> None:
-    database = Database(settings.resolved_database_url)
-    with database.write() as session:
-        session.execute(text("UPDATE alembic_version SET version_num = 'before'"))
-    database.dispose()
-    finding = found(settings, "database")
-    assert finding.state == "wrong"
-    assert "revision before" in finding.found
-    assert finding.fix == "Run `lethe migrate`."
+    older = ScriptDirectory.from_config(alembic_config("")).get_bases()[0]
+    for revision, fix in ((older, "Run `lethe migrate`."), ("later", "install that version")):
+        database = Database(settings.resolved_database_url)
+        with database.write() as session:
+            session.execute(text("UPDATE alembic_version SET version_num = :found"), {"found": revision})
+        database.dispose()
+        finding = found(settings, "database")
+        assert finding.state == "wrong"
+        assert f"revision {revision}" in finding.found
+        assert fix in finding.fix
 
 
 def test_clock_an_hour_from_the_databases_is_told(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
