@@ -55,6 +55,7 @@ def outcome_of(wanted: Situation, tests: tuple[str, ...], *, starts: int) -> Out
             _run(["make", "test", _asked(situation, BEFORE)], checkout, situation, log, as_user=False)
             shutil.rmtree(checkout / ".pytest_cache", ignore_errors=True)
             log.truncate(0)
+            _give_folders(checkout)
         stack.enter_context(all_cores_busy() if situation.busy else ExitStack())
         memory, started = stack.enter_context(memory_taken()), time.monotonic()
         words = _small_demo(checkout, starts) if situation.demo else ["make", "test", _asked(situation, tests)]
@@ -74,7 +75,16 @@ def _prepare(situation: Situation, parent: Path) -> Path:
         for path in (home, checkout, *checkout.rglob("*")):
             os.chown(path, STRANGER_ID, STRANGER_ID, follow_symlinks=False)
     make_environment(checkout, python=situation.python)
+    if situation.user:
+        _give_folders(checkout)
     return checkout
+
+
+def _give_folders(checkout: Path) -> None:
+    """Let the stranger keep bytecode, as who has made an environment may: or each process compiles again."""
+    for path in (checkout, *checkout.rglob("*/")):
+        if not path.is_symlink():  # and no file: the environment's are links to another's
+            os.chown(path, STRANGER_ID, STRANGER_ID)
 
 
 def _asked(situation: Situation, tests: tuple[str, ...]) -> str:

@@ -28,7 +28,7 @@ from server.models.account import Account
 from server.models.evaluation import PublicScore
 from server.models.submission import ENDED, Submission
 from tests.end_to_end.conftest import competition_toml
-from tests.faults.cluster import Cluster, running_cluster
+from tests.faults.cluster import LONG, Cluster, running_cluster
 from tests.faults.cluster import wait_until as wait_between_looks
 from tests.support.smtp import MailServer, mail_server
 
@@ -153,13 +153,15 @@ class Play:
 def play(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
     limits = f"submissions_per_day = {PER_DAY}\nfinal_selections = {FINALS}\nteam_size = 2\nleak_bits_per_day = 1000.0"
     # It opens today: two teams that merge may have sent what one could have sent since, of which each day counts.
-    toml = competition_toml(n=N, shard=N, opened_ago=timedelta()).replace("submissions_per_day = 100", limits)
+    toml = competition_toml(n=N, shard=N, floor=60.0, opened_ago=timedelta())
+    toml = toml.replace("submissions_per_day = 100", limits)
     with mail_server() as mail:
         variables = {
             "LETHE_SMTP_HOST": "127.0.0.1",
             "LETHE_SMTP_PORT": str(mail.port),
             "LETHE_SMTP_TLS": "none",
             "LETHE_MAIL_FROM": "lethe@example.org",
+            "LETHE_LEASE_S": LONG,
         }
         folder = tmp_path_factory.mktemp("played")
         with running_cluster(folder, toml=toml, **variables) as cluster, people(cluster) as everybody:
@@ -344,7 +346,7 @@ def finals_are_chosen_and_the_deadline_passes(play: Play) -> dict[str, list[str]
 
     wait_until(play.all_ended)
     [ended] = [row for row in play.export("submissions") if row["id"] == last.id]
-    assert ended["stage"] == "scored"
+    assert ended["stage"] == "scored", play.answers()[last.id]["failure"]
     assert datetime.fromisoformat(ended["finished_at"]) > end, "it ran on after the end, and counts"
 
     scores = public_scores(play)

@@ -26,7 +26,7 @@ def test_good_submission_returns_weights(submit: Submit) -> None:
     assert result.verdict.fault is Blame.NONE, result.facts.host_error or result.log
     assert result.weights is not None
     assert len(load(result.weights)) == 4
-    assert 0 < result.wall_time_s < 20
+    assert 0 < result.wall_time_s < TEST_POLICY.wall_time_s
 
 
 def test_same_seed_gives_same_bits_and_another_seed_others(submit: Submit) -> None:
@@ -145,7 +145,7 @@ def test_own_exception_name_is_shown_on_public_data_only(submit: Submit) -> None
 @pytest.fixture
 def hurried(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
     """The same sandbox with less time: the clocks are the launcher's own."""
-    policy = replace(TEST_POLICY, wall_time_s=10, idle_time_s=1, cpu_time_s=1)
+    policy = replace(TEST_POLICY, idle_time_s=1, cpu_time_s=1)
     monkeypatch.setattr(sandbox, "_spec", replace(sandbox._spec, policy=policy))
     return sandbox
 
@@ -176,7 +176,7 @@ def test_time_limits_end_the_run(hurried: Sandbox, stage: Path, source: str, err
     folder = write_submission(stage, f"time-{error_class}", source)
     result = hurried.run(RunRequest(code_dir=folder))
     assert result.verdict.error_class == error_class, result.facts
-    assert result.wall_time_s < 20
+    assert result.wall_time_s < 100
 
 
 def test_run_that_ends_within_a_tick_is_measured_to_its_end(

@@ -23,7 +23,7 @@ from .conftest import write_submission
 SETS = {"retain": slice(0, 160), "forget": slice(160, 200), "validation": slice(200, 240)}
 ORIGINAL_EPOCHS = 30  # until it fits what it is to forget
 SETTINGS = {"ssd": {"ALPHA": 1.0}}  # with its default, no weight of so small a network passes the threshold
-POLICY = RunPolicy(wall_time_s=30, idle_time_s=10, memory_mib=512, processes=16, scratch_mib=16, log_kib=32)
+POLICY = RunPolicy(wall_time_s=300, idle_time_s=10, memory_mib=512, processes=16, scratch_mib=16, log_kib=32)
 
 Run = Callable[[str, int], dict[str, torch.Tensor]]
 

@@ -16,7 +16,7 @@ from worker.evaluation.kaggle_layout import notebook_mounts
 
 FOLDER = "neurips-2023-machine-unlearning"
 POLICY = RunPolicy(
-    wall_time_s=60, idle_time_s=10, memory_mib=512, processes=32, scratch_mib=16, scratch_inodes=512, log_kib=64
+    wall_time_s=300, idle_time_s=10, memory_mib=512, processes=32, scratch_mib=16, scratch_inodes=512, log_kib=64
 )
 HEADER = """
 import json, os, subprocess

@@ -193,7 +193,7 @@ def test_the_run_ends_with_its_first_model_where_that_is_enough(notebooks: Noteb
     ended = notebooks.run(SAVES + "save_all(1)\nwhile True: pass", stop_after=1)
     assert ended.result.verdict.outcome == "weights"
     assert len(ended.result.chosen) == 1
-    assert ended.result.wall_time_s < 20
+    assert ended.result.wall_time_s < 100
 
 
 def test_too_few_models_are_named(notebooks: Notebooks) -> None:

@@ -88,10 +88,11 @@ def test_python_children_draw_apart_and_load_nothing(notebooks: Notebooks) -> No
 )
 def test_however_the_model_is_written_it_is_the_runs(notebooks: Notebooks, split: Path, saving: str) -> None:
     ended = notebooks.program(
-        "PATH = '/kaggle/tmp/unlearned_checkpoint_0.pth'\n" + saving, "import time; time.sleep(9)"
+        "PATH = '/kaggle/tmp/unlearned_checkpoint_0.pth'\n" + saving, "import time; time.sleep(200)"
     )
     assert bias(ended.result.weights, split) == [0.0] * 10, ended.log
-    assert ended.result.wall_time_s < 9
+    assert ended.result.verdict.outcome == "weights", "it was not ended for being idle"
+    assert ended.result.wall_time_s < 200
 
 
 def test_a_temporary_model_is_not_taken_for_the_runs(notebooks: Notebooks, split: Path) -> None:
