@@ -1,4 +1,4 @@
-"""Write docs/methods/<id>.md from the methods' files and the results of the benchmark on digits.
+"""Write docs/methods/<id>.md from the methods' files.
 
 First the measured times of docs/methods/cost.md go into the files' docstrings.
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from lethe.methods.catalogue import IMAGES, MethodInfo, all_methods, method_info, method_source, method_tree
 from scripts.method_conformance import differences, table
 from scripts.method_cost import outdated_sources
-from scripts.method_results import results
 from scripts.wrapped import wrapped
 
 FOLDER = Path(__file__).parents[1] / "docs" / "methods"
@@ -93,7 +92,6 @@ def page(method: MethodInfo) -> str:
             *(f"- **{name}**: {text}" for name, text in facts),
             "",
             *differences(method),
-            *results(method),
             *constants(method),
         ]
     )

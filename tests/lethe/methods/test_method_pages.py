@@ -38,19 +38,6 @@ def test_page_holds_what_the_file_says():
     assert "give the same weights" in text
 
 
-def test_page_holds_the_results_with_both_references():
-    lines = load_script().pages()["eu_k.md"].splitlines()
-    start = lines.index("## Result on digits")
-    rows = [line.split(" | ") for line in lines[start:] if line.startswith("| ")][1:5]
-    names = ["| eu_k K=1", "| eu_k", "| exact retraining", "| original model"]
-    assert all(row[0].startswith(name) for row, name in zip(rows, names, strict=True))
-    assert all(re.fullmatch(r"-?[0-9.]+ \[-?[0-9.]+, [0-9.]+\]", cell) for row in rows for cell in row[1:5])
-
-
-def test_page_of_a_method_without_results_says_why():
-    assert "has a network without convolutions" in load_script().pages()["ct.md"]
-
-
 def test_files_tell_the_measured_time_beside_the_counted_budget():
     assert outdated_sources() == {}
     assert {method.id for method in all_methods() if method.measured} == set(measured())
