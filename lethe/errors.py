@@ -25,7 +25,7 @@ SHOULD = re.compile(r"^(Input|Value|Data|String|List|Tuple|Set|Dictionary) shoul
 
 @dataclass(frozen=True)
 class Violation:
-    """One wrong value: where it stands, what it was, what is allowed."""
+    """One wrong value: where it is, what it was, what is allowed."""
 
     field: str
     message: str

@@ -2,11 +2,22 @@
 
 from pathlib import Path
 
-from lethe.metrics import metrics
-from lethe.metrics.core.metric_text import index_page, metric_page
+from lethe.metrics import Metric, metrics
+from lethe.metrics.core.metric_text import metric_page
 from scripts.wrapped import wrapped
 
 FOLDER = Path(__file__).parents[1] / "docs" / "metrics"
+
+
+def index_page(entries: list[Metric]) -> str:
+    """Return the page that lists all metrics, in Markdown."""
+    rows = [
+        f"| [`{entry.id}`]({entry.id}.md) | {entry.title} | {entry.unit} | {entry.direction} | {int(entry.level)} |"
+        for entry in entries
+    ]
+    return "\n".join(
+        ["# Metrics", "", "| id | metric | unit | better | capture level |", "|---|---|---|---|---|", *rows, ""]
+    )
 
 
 def pages() -> dict[str, str]:

@@ -25,10 +25,10 @@ from lethe.data.errors import InvalidSplit
 from lethe.data.files import read_json
 from lethe.data.stored_sets import SET_PATHS, TRUE_LABELS
 from lethe.errors import HostFault
-from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs
+from lethe.evaluation.inference import NonFiniteOutputs
 from lethe.evaluation.manifest import MANIFEST, NETWORK_PATH, Manifest, require_whole
 from lethe.evaluation.original_models import ORIGINAL, read_whole_numbers
-from lethe.evaluation.shard_outputs import ShardOutputs
+from lethe.evaluation.shard_outputs import RunOutputs, ShardOutputs
 from lethe.networks.builders import is_source
 from lethe.preparation.sample_models import SampleModels
 from lethe.preparation.step_cache import OnProgress, PreparationProgress

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from benchmarks.splits.evaluation import random_set
-from lethe.evaluation.inference import RunOutputs, SplitEvaluator
-from lethe.evaluation.shard_outputs import ShardOutputs
+from lethe.evaluation.inference import SplitEvaluator
+from lethe.evaluation.shard_outputs import RunOutputs, ShardOutputs
 from lethe.training.trainer import untrained
 
 LEVELS: Mapping[int, tuple[int, ...]] = {0: (), 1: (1,), 2: (1, 2), 3: (1, 2, 3)}
@@ -24,14 +24,7 @@ CASES: tuple[tuple[str, list[int]], ...] = (("mlp", [1, 8, 8]), ("small_cnn", [1
 
 def stored(outputs: RunOutputs) -> bytes:
     """Return the file of one run."""
-    return ShardOutputs(
-        confidences=outputs.confidences[None],
-        retain_accuracy=np.array([outputs.retain_accuracy]),
-        test_accuracy=np.array([outputs.test_accuracy]),
-        wall_time_s=np.ones(1),
-        class_accuracy=outputs.class_accuracy[None],
-        captured={name: values[None] for name, values in outputs.captured.items()},
-    ).to_bytes()
+    return ShardOutputs.of_runs([outputs], wall_time_s=np.ones(1)).to_bytes()
 
 
 def measure(network: Mapping[str, Any], sizes: Mapping[str, int], *, device: str, rounds: int) -> None:

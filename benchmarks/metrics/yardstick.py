@@ -20,7 +20,8 @@ from benchmarks.splits.digits_entries import load_entry
 from lethe.competition.file import CompetitionFile, Training, read_competition_file
 from lethe.data.stored_sets import StoredSet
 from lethe.evaluation.inference import SplitEvaluator, load_original
-from lethe.evaluation.model_outputs import StoredOutputs, read_outputs
+from lethe.evaluation.model_outputs import read_outputs
+from lethe.evaluation.shard_outputs import StoredOutputs
 from lethe.metrics import Inputs, evaluate
 from lethe.networks.builders import build
 from lethe.runtime.data_loaders import load_data, make_loaders

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from benchmarks.papers.cell_view import ORACLE, ORIGINAL, WINNERS, Z_95, CellView
 from benchmarks.papers.ordering import (
     BenchmarkRule,
     Decision,
@@ -18,7 +19,6 @@ from benchmarks.papers.ordering import (
     shown,
     within,
 )
-from lethe.reports.cell_view import ORACLE, ORIGINAL, WINNERS, Z_95, CellView
 
 Found = Iterator[tuple[str, Decision, str]]
 SURGERY = ("original", "ssd", "ssd_adaptive", "fisher", "influence")  # they change weights without training

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.papers.cell_view import ORACLE, ORIGINAL, CellView
 from benchmarks.papers.ordering import (
     BenchmarkRule,
     Decision,
@@ -22,7 +23,6 @@ from benchmarks.papers.ordering import (
     measured,
     shown,
 )
-from lethe.reports.cell_view import ORACLE, ORIGINAL, CellView
 
 Found = Iterator[tuple[str, Decision, str]]
 LEAST_METHODS = 4  # below it a rank correlation says nothing

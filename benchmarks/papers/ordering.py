@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from lethe.reports.cell_view import CellView
+from benchmarks.papers.cell_view import CellView
 
 EVERY_CELL = "all cells"
 Decision = bool | None  # None: not decided

@@ -14,6 +14,7 @@ import numpy as np
 
 from benchmarks.papers.cell_orderings import CELL_RULES
 from benchmarks.papers.cell_pair_orderings import PAIR_RULES
+from benchmarks.papers.cell_view import ORACLE, ORIGINAL, WINNERS, CellView
 from benchmarks.papers.ordering import (
     Decision,
     Measured,
@@ -33,7 +34,6 @@ from lethe.metrics.benchmark.epsilon_correlation import epsilon_correlation
 from lethe.metrics.benchmark.ranking_groups import ranking_groups
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.reports.benchmark_tables import epsilon_by_method
-from lethe.reports.cell_view import ORACLE, ORIGINAL, WINNERS, CellView
 
 MIAU_OF_ORIGINAL = 0.1007
 CLOSE_GAPS = 0.02

@@ -7,8 +7,8 @@ not pretrained. Of a method with several rows the one with the most epochs stand
 import math
 from collections.abc import Iterator
 
+from benchmarks.papers.cell_view import ORACLE, ORIGINAL, CellView
 from benchmarks.papers.ordering import Ordering
-from lethe.reports.cell_view import ORACLE, ORIGINAL, CellView
 
 QUALITY = "forget_quality"
 RANDOM = "random network"  # the row whose weights are drawn again

@@ -22,7 +22,8 @@ import numpy as np
 
 from lethe.competition.file import CompetitionFile, read_competition_file
 from lethe.competition.visibility import Visibility
-from lethe.evaluation.model_outputs import StoredOutputs, read_outputs
+from lethe.evaluation.model_outputs import read_outputs
+from lethe.evaluation.shard_outputs import StoredOutputs
 from lethe.metrics.scoring.score import ModelOutputs, score
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "competitions"

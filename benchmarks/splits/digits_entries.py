@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
-from lethe.evaluation.inference import RunOutputs, SplitEvaluator
-from lethe.evaluation.model_outputs import StoredOutputs, read_outputs
+from lethe.evaluation.inference import SplitEvaluator
+from lethe.evaluation.model_outputs import read_outputs
+from lethe.evaluation.shard_outputs import RunOutputs, StoredOutputs
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.score import ModelOutputs, score
 from lethe.networks.builders import build

@@ -18,7 +18,7 @@ from lethe.metrics.scoring.model_outputs import ModelOutputs
 if TYPE_CHECKING:
     from torch import nn
 
-    from lethe.evaluation.inference import RunOutputs
+    from lethe.evaluation.shard_outputs import RunOutputs
 
 Arrays = Mapping[str, Any]
 Models: TypeAlias = Union[
@@ -75,7 +75,7 @@ def _is_module(value: Any) -> bool:
 
 def _evaluated(evaluate: Any, split: Split, *, device: str, progress: bool | None) -> Arrays:
     from lethe.evaluation.evaluators import load_evaluator
-    from lethe.evaluation.model_outputs import StoredOutputs
+    from lethe.evaluation.shard_outputs import StoredOutputs
 
     outputs = evaluate(load_evaluator(split.path, device), partial(tracked, progress=progress))
     return dict(StoredOutputs.of_runs(outputs).arrays())

@@ -21,10 +21,11 @@ from lethe.errors import InvalidInput
 from lethe.evaluation.evaluators import shared_arrays
 from lethe.evaluation.inference import SplitEvaluator
 from lethe.evaluation.manifest import NETWORK_PATH
-from lethe.evaluation.model_outputs import StoredOutputs, read_outputs
+from lethe.evaluation.model_outputs import read_outputs
 from lethe.evaluation.probes.attacked import trained_on
 from lethe.evaluation.probes.examples import ImageExamples
 from lethe.evaluation.probes.split_probes import State, stored_models
+from lethe.evaluation.shard_outputs import StoredOutputs
 from lethe.metrics.scoring.confidences import logit_scaled_confidences
 from lethe.networks.builders import build, to_inputs
 from lethe.networks.rounding import quantize

@@ -15,15 +15,14 @@ from lethe.benchmark.plan import CellPlan, MethodPlan
 from lethe.benchmark.store import Unit
 from lethe.competition.file import CompetitionFile
 from lethe.errors import InvalidInput, InvalidSubmission
-from lethe.evaluation import capture
 from lethe.evaluation.child_runs import ChildRuns
 from lethe.evaluation.evaluators import Evaluator, load_evaluator
-from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs
+from lethe.evaluation.inference import NonFiniteOutputs
 from lethe.evaluation.local_check import Failure, explain_failure, stage_files
 from lethe.evaluation.manifest import Manifest
 from lethe.evaluation.model_outputs import read_stored_outputs
 from lethe.evaluation.original_models import find_place, read_original, read_whole_numbers
-from lethe.evaluation.shard_outputs import ShardOutputs, join
+from lethe.evaluation.shard_outputs import RunOutputs, ShardOutputs, join
 from lethe.submission.failure_place import place_beside
 from lethe.submission.package import Package, load_package
 from lethe.tuning.local_run import SplitRuns
@@ -219,15 +218,8 @@ def own_original(
 
 
 def _store(part: list[_Done], unit: Unit, *, backend: str) -> None:
-    outputs = [done.outputs for done in part]
-    arrays = ShardOutputs(
-        confidences=np.stack([output.confidences for output in outputs]),
-        retain_accuracy=np.array([output.retain_accuracy for output in outputs]),
-        test_accuracy=np.array([output.test_accuracy for output in outputs]),
-        wall_time_s=np.array([done.wall_time_s for done in part]),
-        class_accuracy=np.stack([output.class_accuracy for output in outputs]),
-        captured=capture.stacked([output.captured for output in outputs]),
-    )
+    wall_time_s = np.array([done.wall_time_s for done in part])
+    arrays = ShardOutputs.of_runs([done.outputs for done in part], wall_time_s=wall_time_s)
     unit.write_part(arrays.to_bytes(), n_runs=len(part))
     unlearning_s, evaluation_s = sum(done.wall_time_s for done in part), sum(done.evaluation_s for done in part)
     unit.add_times(unlearning_s=unlearning_s, evaluation_s=evaluation_s)

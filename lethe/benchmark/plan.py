@@ -193,7 +193,7 @@ def _report(file: BenchmarkFile, given: object) -> dict[str, Any]:
 def with_recipe(training: Mapping[str, Any], recipe: str) -> dict[str, Any]:
     """Return the training section under a recipe: half of the epochs, CutMix, both or neither.
 
-    Source: Goel et al. 2023 (arXiv:2201.06640), section 4.3; half of the epochs stands for their early stop.
+    Source: Goel et al. 2023 (arXiv:2201.06640), section 4.3; half of the epochs is used as their early stop.
     """
     changed = dict(training)
     if recipe in ("early-stop", "both"):

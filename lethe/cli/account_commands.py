@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from lethe.cli import client_config
-from lethe.cli.context import Json, Url, connected
-from lethe.cli.output import console, local_time, print_facts, print_json, print_table
+from lethe.cli.context import Output, Server, Url
+from lethe.cli.output import console, print_facts, print_rows
 from lethe.client.api import ApiError, LetheClient
 from lethe.errors import InvalidInput
 
@@ -26,8 +26,10 @@ def register_commands(app: typer.Typer) -> None:
     app.command()(tokens)
 
 
-def login(  # noqa: PLR0917  a command's options
+def login(
+    output: Output,
     url: Annotated[str | None, typer.Argument(help="The server's address.")] = None,
+    *,
     name: Name = None,
     token: Annotated[str | None, typer.Option("--token", help="A token that you have, instead of a password.")] = None,
     scope: Annotated[
@@ -35,7 +37,6 @@ def login(  # noqa: PLR0917  a command's options
     ] = "full",
     days: Annotated[int, typer.Option("--days", min=1, max=365, help="Days until the token ends.")] = 90,
     password_stdin: PasswordStdin = False,
-    as_json: Json = False,
 ) -> None:
     """Log in to a server and remember it.
 
@@ -50,9 +51,7 @@ def login(  # noqa: PLR0917  a command's options
         account = client.me()
     where = client_config.keep_token(address, token)
     client_config.remember(url=address)
-    if as_json:
-        print_json({"url": address, "account": account, "token_kept_in": where})
-        return
+    output.answer({"url": address, "account": account, "token_kept_in": where})
     console.print(f"Logged in to {address} as [bold]{account['name']}[/]; the token is kept in {where}.")
 
 
@@ -75,22 +74,20 @@ def _log_in(client: LetheClient, name: str, password: str, **wanted: object) -> 
     return client.log_in(name, password, label=label, code=code, **wanted)
 
 
-def logout(url: Url = None, as_json: Json = False) -> None:
+def logout(output: Output, url: Url = None) -> None:
     """Remove this machine's token."""
     address = client_config.server_url(url)
     known = client_config.forget_token(address)
-    if as_json:
-        print_json({"url": address, "forgotten": known})
-        return
+    output.answer({"url": address, "forgotten": known})
     console.print(f"Logged out of {address}." if known else f"There was no token for {address}.")
 
 
 def register(
+    output: Output,
     url: Annotated[str | None, typer.Argument(help="The server's address.")] = None,
     name: Name = None,
     email: Annotated[str | None, typer.Option("--email", help="Shown to nobody.")] = None,
     password_stdin: PasswordStdin = False,
-    as_json: Json = False,
 ) -> None:
     """Create an account on a server and log in."""
     address = client_config.server_url(url)
@@ -104,37 +101,24 @@ def register(
         token = client.log_in(given, password, label=f"command line on {platform.node()}"[:100])
     where = client_config.keep_token(address, token)
     client_config.remember(url=address)
-    if as_json:
-        print_json({"url": address, "account": account, "token_kept_in": where})
-        return
+    output.answer({"url": address, "account": account, "token_kept_in": where})
     console.print(f"Made the account [bold]{account['name']}[/] and logged in; the token is kept in {where}.")
 
 
-def whoami(url: Url = None, as_json: Json = False) -> None:
+def whoami(server: Server) -> None:
     """Show which account and server commands use."""
-    with connected(url) as client:
-        account = client.me()
-    if as_json:
-        print_json({"url": client.url, **account})
-        return
-    print_facts((("server", client.url), ("account", account["name"]), ("role", account["role"])))
+    account = server.client.me()
+    server.answer({"url": server.client.url, **account})
+    print_facts((("server", server.client.url), ("account", account["name"]), ("role", account["role"])))
 
 
 def tokens(
-    revoke: Annotated[str | None, typer.Option("--revoke", help="The id of a token to revoke.")] = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server, revoke: Annotated[str | None, typer.Option("--revoke", help="The id of a token to revoke.")] = None
 ) -> None:
     """List your API tokens with what they are good for and until when, or revoke one."""
-    with connected(url) as client:
-        if revoke:
-            client.revoke_token(revoke)
-        found = client.tokens()
-    if as_json:
-        print_json(found)
-        return
-    rows = (
-        (one["id"], one["label"], one["scope"], local_time(one["expires_at"]), local_time(one["last_used_at"]))
-        for one in found
-    )
-    print_table("Tokens", ("id", "label", "scope", "good until", "last used"), rows, empty="No tokens.")
+    if revoke:
+        server.client.revoke_token(revoke)
+    found = server.client.tokens()
+    server.answer(found)
+    columns = {"id": "id", "label": "label", "scope": "scope", "good until": "expires_at", "last used": "last_used_at"}
+    print_rows(found, columns, title="Tokens", empty="No tokens.")

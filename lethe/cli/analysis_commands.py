@@ -4,28 +4,18 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.context import Json, Slug, Url, connected
-from lethe.cli.output import print_facts, print_json, print_table, score_text
+from lethe.cli.context import Server, Slug
+from lethe.cli.output import Columns, print_facts, print_rows, score_text
 from lethe.client.api import JsonObject
 
 Split = Annotated[str, typer.Option("--split", help="public, or private once the competition has closed.")]
 SubmissionId = Annotated[str, typer.Argument(help="The submission's id.", metavar="SUBMISSION")]
 
 
-def analysis(
-    competition: Slug,
-    submission: SubmissionId,
-    *,
-    split: Split = "public",
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
+def analysis(server: Server, competition: Slug, submission: SubmissionId, *, split: Split = "public") -> None:
     """Show one submission's score and its parts, its attempts and how its runs compare with retrained models."""
-    with connected(url) as client:
-        found = client.get(f"/competitions/{competition}/submissions/{submission}/analysis", split=split)
-    if as_json:
-        print_json(found)
-        return
+    found = server.client.get(f"/competitions/{competition}/submissions/{submission}/analysis", split=split)
+    server.answer(found)
     score: JsonObject = found["score"] or {}
     epsilon = sorted(value for value in found["epsilon"] or () if value is not None)
     print_facts(
@@ -43,35 +33,30 @@ def analysis(
             ("median epsilon", f"{epsilon[len(epsilon) // 2]:.3f}" if epsilon else None),
         )
     )
-    rows = (
-        (row["kind"], row["first_run"] + 1, row["n_runs"], row["attempt"], row["worker"], row["outcome"])
-        for row in found["attempts"]
-    )
-    columns = ("kind", "first run#", "runs#", "attempt#", "worker", "outcome")
-    print_table("Attempts", columns, rows, empty="No attempts yet.")
+    columns: Columns = {
+        "kind": "kind",
+        "first run#": lambda row: row["first_run"] + 1,
+        "runs#": "n_runs",
+        "attempt#": "attempt",
+    }
+    columns |= {"worker": "worker", "outcome": "outcome"}
+    print_rows(found["attempts"], columns, title="Attempts", empty="No attempts yet.")
 
 
 def compare(
+    server: Server,
     competition: Slug,
     submission: SubmissionId,
     other: Annotated[str | None, typer.Argument(help="The other submission's id. Without it, suggestions.")] = None,
     *,
     split: Split = "public",
-    url: Url = None,
-    as_json: Json = False,
 ) -> None:
     """Compare the scores of two submissions by the paired test over models."""
     base = f"/competitions/{competition}/submissions/{submission}"
-    with connected(url) as client:
-        if other is None:
-            found = client.get(f"{base}/suggested-comparisons", split=split)
-        else:
-            found = client.get(f"{base}/comparison", split=split, other=other)
-    if as_json:
-        print_json(found)
-    elif other is None:
-        rows = ((row["id"], row["description"]) for row in found)
-        print_table("", ("id", "submission"), rows, empty="No other submission has a score.")
+    found = server.client.get(f"{base}/{'comparison' if other else 'suggested-comparisons'}", split=split, other=other)
+    server.answer(found)
+    if other is None:
+        print_rows(found, {"id": "id", "submission": "description"}, empty="No other submission has a score.")
     else:
         _print_comparison(found)
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from lethe.cli.competition_data import read_new_file, text_with_uploads
-from lethe.cli.context import Json, Slug, Url, connected
+from lethe.cli.context import Server, Slug
 from lethe.cli.id_prefixes import the_only_match
 from lethe.cli.organiser_commands import File, print_organised
-from lethe.cli.output import console, local_time, print_facts, print_json, print_table
+from lethe.cli.output import console, local_time, print_facts, print_table
 from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import InvalidInput, NotFound
 
@@ -22,65 +22,55 @@ SubmissionId = Annotated[str | None, typer.Argument(help="A submission's id, or 
 
 
 def update(
+    server: Server,
     file: File,
     *,
     texts: Annotated[
         bool, typer.Option("--texts", help="Only title, summary and description: possible until it is archived.")
     ] = False,
     reason: WhyOrNot = "",
-    url: Url = None,
-    as_json: Json = False,
 ) -> None:
     """Replace the file of a draft; with --texts, change what a competition says of itself."""
     from lethe.competition.file import read_competition_file
 
     checked = read_competition_file(file) if texts else read_new_file(file)
-    with connected(url) as client:
-        if texts:
-            body = {"title": checked.title, "summary": checked.summary, "description": checked.description}
-            found = client.patch(f"/competitions/{checked.slug}", body | {"reason": _needed(reason)})
-        else:
-            found = client.replace_competition_file(checked.slug, text_with_uploads(client, file, checked))
-    print_organised(found, as_json=as_json)
+    if texts:
+        body = {"title": checked.title, "summary": checked.summary, "description": checked.description}
+        found = server.client.patch(f"/competitions/{checked.slug}", body | {"reason": _needed(reason)})
+    else:
+        found = server.client.replace_competition_file(checked.slug, text_with_uploads(server.client, file, checked))
+    print_organised(server, found)
 
 
-def archive(competition: Slug, reason: WhyOrNot = "", url: Url = None, as_json: Json = False) -> None:
+def archive(server: Server, competition: Slug, reason: WhyOrNot = "") -> None:
     """Archive a competition: everything can still be read, nothing changes any more."""
-    with connected(url) as client:
-        found = client.act(competition, "archive", {"reason": reason})
-    print_organised(found, as_json=as_json)
+    print_organised(server, server.client.act(competition, "archive", {"reason": reason}))
 
 
 def extend(
+    server: Server,
     competition: Slug,
     until: Annotated[str, typer.Argument(help="The new end, such as 2030-03-01T12:00; UTC without a zone.")],
     *,
     reason: Why,
     team: Annotated[str | None, typer.Option("--team", help="Only for this team: finals wait for it.")] = None,
-    url: Url = None,
-    as_json: Json = False,
 ) -> None:
     """Set another end, or with --team one team's. A closed competition opens again, unless its finals are being
     scored."""
     body = {"closes_at": _moment(until).isoformat(), "reason": reason}
-    with connected(url) as client:
-        if team is not None:
-            act = {"act": "extend", "until": body["closes_at"], "reason": reason}
-            client.post(f"/competitions/{competition}/teams/{_team_id(client, competition, team)}/acts", act)
-            found: JsonObject = {"team": team, "until": body["closes_at"]}
-            if as_json:
-                print_json(found)
-            else:
-                print_facts((("team", team), ("may submit until", local_time(body["closes_at"]))))
-            return
-        found = client.put(f"/competitions/{competition}/deadline", body)
-    if as_json:
-        print_json(found)
+    if team is not None:
+        act = {"act": "extend", "until": body["closes_at"], "reason": reason}
+        server.client.post(f"/competitions/{competition}/teams/{_team_id(server.client, competition, team)}/acts", act)
+        server.answer({"team": team, "until": body["closes_at"]})
+        print_facts((("team", team), ("may submit until", local_time(body["closes_at"]))))
         return
+    found = server.client.put(f"/competitions/{competition}/deadline", body)
+    server.answer(found)
     print_facts((("competition", competition), ("state", found["state"]), ("closes", local_time(found["closes_at"]))))
 
 
 def limits(
+    server: Server,
     competition: Slug,
     *,
     settings: Annotated[
@@ -88,27 +78,24 @@ def limits(
     ] = None,
     preview: Annotated[bool, typer.Option("--preview", help="Only say whom it would affect.")] = False,
     reason: WhyOrNot = "",
-    url: Url = None,
-    as_json: Json = False,
 ) -> None:
     """Show the limits; with --set, change them."""
-    with connected(url) as client:
-        if not settings:
-            found = client.competition(competition)["limits"]
-        else:
-            changed = dict(_setting(each) for each in settings)
-            why = reason if preview and reason else "preview" if preview else _needed(reason)
-            body = {"limits": changed, "preview": preview, "reason": why}
-            found = client.put(f"/competitions/{competition}/limits", body)
-    if as_json:
-        print_json(found)
-    elif not settings:
+    if not settings:
+        found = server.client.competition(competition)["limits"]
+    else:
+        changed = dict(_setting(each) for each in settings)
+        why = reason if preview and reason else "preview" if preview else _needed(reason)
+        body = {"limits": changed, "preview": preview, "reason": why}
+        found = server.client.put(f"/competitions/{competition}/limits", body)
+    server.answer(found)
+    if not settings:
         print_facts((name, "no limit" if value is None else value) for name, value in found.items())
     else:
         _print_change(found)
 
 
 def announce(
+    server: Server,
     competition: Slug,
     *,
     title: Annotated[str, typer.Option("--title", help="Its heading.")],
@@ -116,64 +103,42 @@ def announce(
     file: Annotated[
         Path | None, typer.Option("--file", help="A file with the text instead.", exists=True, dir_okay=False)
     ] = None,
-    url: Url = None,
-    as_json: Json = False,
 ) -> None:
     """Publish an announcement; everybody who takes part is notified."""
     if (text is None) == (file is None):
         raise InvalidInput("give the text with --text, or a file with --file, not both")
     shown = file.read_text(encoding="utf-8") if file is not None else text
-    with connected(url) as client:
-        found = client.post(f"/competitions/{competition}/announcements", {"title": title, "text": shown})
-    if as_json:
-        print_json(found)
-        return
+    found = server.client.post(f"/competitions/{competition}/announcements", {"title": title, "text": shown})
+    server.answer(found)
     console.print(f"Announced: {title}", highlight=False, markup=False)
 
 
 def disqualify(
-    competition: Slug,
-    submission: SubmissionId = None,
-    *,
-    reason: Why,
-    team: Team = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server, competition: Slug, submission: SubmissionId = None, *, reason: Why, team: Team = None
 ) -> None:
     """Disqualify a submission, or with --team a team: neither is on a leaderboard then."""
-    _moderate(competition, submission, team, "disqualify", reason=reason, url=url, as_json=as_json)
+    _moderate(server, competition, submission, team, {"act": "disqualify", "reason": reason})
 
 
 def restore(
-    competition: Slug,
-    submission: SubmissionId = None,
-    *,
-    reason: Why,
-    team: Team = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: Server, competition: Slug, submission: SubmissionId = None, *, reason: Why, team: Team = None
 ) -> None:
     """Take the disqualification of a submission, or with --team of a team, back."""
-    _moderate(competition, submission, team, "restore", reason=reason, url=url, as_json=as_json)
+    _moderate(server, competition, submission, team, {"act": "restore", "reason": reason})
 
 
-def _moderate(
-    slug: str, submission: str | None, team: str | None, act: str, *, reason: str, url: str | None, as_json: bool
-) -> None:
+def _moderate(server: Server, slug: str, submission: str | None, team: str | None, body: JsonObject) -> None:
     if (submission is None) == (team is None):
         raise InvalidInput("name a submission, or a team with --team, not both")
-    with connected(url) as client:
-        if team is not None:
-            subject = _team_id(client, slug, team)
-            client.post(f"/competitions/{slug}/teams/{subject}/acts", {"act": act, "reason": reason})
-            found: JsonObject = {"team": team, "id": subject, "act": act}
-        else:
-            subject = organised_submission(client, slug, submission or "")
-            body = {"act": act, "reason": reason}
-            found = client.post(f"/competitions/{slug}/submissions/{subject}/acts", body)
-    if as_json:
-        print_json(found)
-        return
+    act = body["act"]
+    if team is not None:
+        subject = _team_id(server.client, slug, team)
+        server.client.post(f"/competitions/{slug}/teams/{subject}/acts", body)
+        found: JsonObject = {"team": team, "id": subject, "act": act}
+    else:
+        subject = organised_submission(server.client, slug, submission or "")
+        found = server.client.post(f"/competitions/{slug}/submissions/{subject}/acts", body)
+    server.answer(found)
     done = "Disqualified" if act == "disqualify" else "Restored"
     console.print(f"{done}: {f'team {team}' if team else f'submission {subject}'}", highlight=False, markup=False)
 

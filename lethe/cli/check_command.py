@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from lethe.cli.client_config import KIT_FILE
-from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
+from lethe.cli.context import PublicCompetition
 from lethe.cli.kit_commands import unpack_kit
 from lethe.cli.operator_packages import operator_packages
 from lethe.cli.output import console, notes, print_facts, print_json, print_notes
@@ -31,6 +31,7 @@ def register_commands(app: typer.Typer) -> None:
 
 
 def check(
+    server: PublicCompetition,
     file: Annotated[Path, typer.Argument(help="A .py, .ipynb or .zip file.", exists=True, dir_okay=False)],
     *,
     runs: Annotated[
@@ -45,9 +46,6 @@ def check(
         typer.Option("--sandbox", help="bubblewrap, plain or none; else bubblewrap in a checkout, none elsewhere."),
     ] = None,
     show_log: Annotated[bool, typer.Option("--log", help="Show the runs' output.")] = False,
-    competition: Competition = None,
-    url: Url = None,
-    as_json: Json = False,
 ) -> None:
     """Check a file as the server does and run it on the public sample. Exit status 3: it failed.
 
@@ -56,15 +54,15 @@ def check(
     """
     from lethe.evaluation.local_check import Kit
 
-    found = Kit.at(_kit_folder(kit, competition, url))
-    with OverallProgress({"runs": 1.0}, quiet=as_json) as bar:
+    found = Kit.at(_kit_folder(server, kit))
+    with OverallProgress({"runs": 1.0}, quiet=server.as_json) as bar:
 
         def on_run(done: int) -> None:
             bar.show("runs", done / runs, f"{done} of {runs} runs on the public sample")
 
         checked = _check(file, found, sandbox, runs=runs, on_run=on_run)
     facts = checked.as_json(found)
-    if as_json:
+    if server.as_json:
         print_json(facts | {"log": checked.log})
     else:
         _print(checked, found, facts, show_log=show_log)
@@ -85,19 +83,17 @@ def _check(file: Path, kit: "Kit", sandbox: str | None, *, runs: int, on_run: "O
     return checked
 
 
-def _kit_folder(given: Path | None, competition: str | None, url: str | None) -> Path:
+def _kit_folder(server: PublicCompetition, given: Path | None) -> Path:
     """Return the kit to use: given, the one around the current folder, or one fetched from the server."""
     if given is not None:
         return given
     here = Path.cwd()
     around = next((folder for folder in (here, *here.parents) if (folder / KIT_FILE).is_file()), None)
-    if around is not None and competition is None:
+    if around is not None and server.named is None:
         return around
-    with connected(url, anonymous=True) as client:
-        slug = chosen_competition(client, competition)
-        folder = Path(platformdirs.user_cache_dir("lethe")) / "kits" / slug
-        notes.print(f"Fetching the starter kit of {slug}.")
-        unpack_kit(client.starter_kit(slug), folder)
+    folder = Path(platformdirs.user_cache_dir("lethe")) / "kits" / server.slug
+    notes.print(f"Fetching the starter kit of {server.slug}.")
+    unpack_kit(server.client.starter_kit(server.slug), folder)
     return folder
 
 

@@ -16,6 +16,7 @@ from lethe.cli import (
     question_commands,
     rejudging_commands,
 )
+from lethe.cli.context import Commands
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "new": proposal_command.new,
@@ -56,7 +57,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 
 def register_commands(app: typer.Typer) -> None:
-    group = typer.Typer(help="Make, run and watch competitions (for organisers).", no_args_is_help=True)
+    group = Commands(help="Make, run and watch competitions (for organisers).", no_args_is_help=True)
     for name, command in COMMANDS.items():
         group.command(name)(command)
     app.add_typer(group, name="competition")

@@ -6,38 +6,29 @@ from typing import Annotated
 import typer
 
 from lethe.cli import client_config
-from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
-from lethe.cli.output import console, local_time, notes, print_facts, print_json, print_table, score_text
+from lethe.cli.context import InCompetition, Output, PublicCompetition, PublicServer
+from lethe.cli.output import console, local_time, notes, print_facts, print_rows, print_table, score_text
 from lethe.client.api import JsonObject
 from lethe.submission.archive import size_limits
 
 
 def register_commands(app: typer.Typer) -> None:
-    app.command()(competitions)
-    app.command()(show)
-    app.command()(leaderboard)
-    app.command()(quota)
-    app.command()(use)
+    for command in (competitions, show, leaderboard, quota, use):
+        app.command()(command)
 
 
-def competitions(url: Url = None, as_json: Json = False) -> None:
+def competitions(server: PublicServer) -> None:
     """List the competitions."""
-    with connected(url, anonymous=True) as client:
-        found = client.competitions()
-    if as_json:
-        print_json(found)
-        return
-    rows = ((c["slug"], c["state"], local_time(c["closes_at"]), c["runs"], c["title"]) for c in found)
-    print_table("", ("name", "state", "closes", "runs#", "title"), rows, empty="No competitions yet.")
+    found = server.client.competitions()
+    server.answer(found)
+    columns = {"name": "slug", "state": "state", "closes": "closes_at", "runs#": "runs", "title": "title"}
+    print_rows(found, columns, empty="No competitions yet.")
 
 
-def show(competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
+def show(server: PublicCompetition) -> None:
     """Show a competition: dates, limits, metric, quota."""
-    with connected(url, anonymous=True) as client:
-        found = client.competition(chosen_competition(client, competition))
-    if as_json:
-        print_json(found)
-        return
+    found = server.client.competition(server.slug)
+    server.answer(found)
     limits = found["limits"]
     print_facts(
         (
@@ -70,23 +61,17 @@ def _phase(phase: JsonObject) -> str:
     return begin if phase["counts"] else f"{begin}; does not count for the final ranking"
 
 
-def leaderboard(  # noqa: PLR0917 - a command's options
-    competition: Competition = None,
+def leaderboard(
+    server: PublicCompetition,
     private: Annotated[bool, typer.Option("--private", help="The private leaderboard, once it is revealed.")] = False,
     phase: Annotated[
         str | None, typer.Option("--phase", help="A phase's own leaderboard; late: of submissions after the close.")
     ] = None,
     task: Annotated[str | None, typer.Option("--task", help="The leaderboard of one task. Default: combined.")] = None,
-    url: Url = None,
-    as_json: Json = False,
 ) -> None:
     """Show the leaderboard."""
-    with connected(url, anonymous=True) as client:
-        slug = chosen_competition(client, competition)
-        board = client.leaderboard(slug, board="private" if private else None, phase=phase, task=task)
-    if as_json:
-        print_json(board)
-        return
+    board = server.client.leaderboard(server.slug, board="private" if private else None, phase=phase, task=task)
+    server.answer(board)
     extra = [column["id"] for column in board.get("columns", [])]
     rows = (_board_row(row, extra) for row in board["rows"])
     numbers = ("score#", "of exact\nretraining#", *(f"{name}#" for name in extra), "entries#")
@@ -113,13 +98,10 @@ def _board_row(row: JsonObject, extra: Sequence[str]) -> tuple[object, ...]:
     )
 
 
-def quota(competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
+def quota(server: InCompetition) -> None:
     """Show how many submissions are left."""
-    with connected(url) as client:
-        found = client.quota(chosen_competition(client, competition))
-    if as_json:
-        print_json(found)
-        return
+    found = server.client.quota(server.slug)
+    server.answer(found)
     print_facts(
         (
             ("phase", found.get("phase") or None),
@@ -131,10 +113,8 @@ def quota(competition: Competition = None, url: Url = None, as_json: Json = Fals
     )
 
 
-def use(competition: Annotated[str, typer.Argument(help="The competition's name.")], as_json: Json = False) -> None:
+def use(output: Output, competition: Annotated[str, typer.Argument(help="The competition's name.")]) -> None:
     """Remember a competition as the default for commands."""
     client_config.remember(competition=competition)
-    if as_json:
-        print_json({"competition": competition})
-        return
+    output.answer({"competition": competition})
     console.print(f"Commands are about {competition} from now on.")

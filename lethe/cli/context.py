@@ -1,15 +1,20 @@
 """What most commands share: which server, and which competition."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Annotated
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cached_property, wraps
+from inspect import Parameter
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import typer
 
 from lethe.cli import client_config
+from lethe.cli.output import print_json
 from lethe.client.api import ApiError, LetheClient, NotLoggedIn
 from lethe.errors import InvalidInput
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Url = Annotated[
     str | None,
@@ -47,3 +52,87 @@ def chosen_competition(client: LetheClient, given: str | None) -> str:
         return str(slugs[0])
     there = ", ".join(slugs) or "none that you may see"
     raise InvalidInput(f"Say which competition with --competition; there are: {there}")
+
+
+class Output:
+    """How a command answers. A command whose first parameter is one has the option --json."""
+
+    options: ClassVar[dict[str, tuple[Any, Any]]] = {"as_json": (Json, False)}
+
+    def __init__(
+        self, stack: ExitStack, *, as_json: bool, url: str | None = None, competition: str | None = None
+    ) -> None:
+        self._stack, self.as_json, self.url, self.named = stack, as_json, url, competition
+
+    def answer(self, found: Any, *, exit_status: int = 0) -> None:
+        """With --json, print what was found as JSON and end the command."""
+        if self.as_json:
+            print_json(found)
+            raise typer.Exit(exit_status)
+
+
+class Server(Output):
+    """The server that a command talks to. A command whose first parameter is one has the options --url and --json."""
+
+    needs_token = True
+    options: ClassVar[dict[str, tuple[Any, Any]]] = {"url": (Url, None), **Output.options}
+
+    @cached_property
+    def client(self) -> LetheClient:
+        """The connection. Raises NotLoggedIn where a token is needed and there is none."""
+        return self._stack.enter_context(connected(self.url, anonymous=not self.needs_token))
+
+
+class PublicServer(Server):
+    """The same, for a command that needs no account."""
+
+    needs_token = False
+
+
+class InCompetition(Server):
+    """The same, for a command about one competition: it also has the option --competition."""
+
+    options: ClassVar[dict[str, tuple[Any, Any]]] = {"competition": (Competition, None), **Server.options}
+
+    @cached_property
+    def slug(self) -> str:
+        """The competition that is meant: named, remembered, or the only one there is."""
+        return chosen_competition(self.client, self.named)
+
+
+class PublicCompetition(InCompetition):
+    """The same, for a command that needs no account."""
+
+    needs_token = False
+
+
+class Commands(typer.Typer):
+    """Commands that may take an `Output` first."""
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Function], Function]:
+        """Register a function as typer does, with the options that its `Output` brings."""
+        register = super().command(name, **settings)
+        return lambda function: register(with_options(function))
+
+
+def with_options(command: Any) -> Any:
+    """Return the command with its `Output`'s options in place of the `Output`; any other command as it is."""
+    signature = inspect.signature(command)
+    first, *others = signature.parameters.values() or (None,)
+    kind = first and first.annotation
+    if not (isinstance(kind, type) and issubclass(kind, Output)):
+        return command
+
+    @wraps(command)
+    def run(*arguments: Any, **given: Any) -> Any:
+        chosen = {name: given.pop(name, default) for name, (_, default) in kind.options.items()}
+        with ExitStack() as stack:
+            return command(kind(stack, **chosen), *arguments, **given)
+
+    options = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in kind.options.items()
+    ]
+    vars(run)["__signature__"] = signature.replace(parameters=[*others, *options])
+    run.__annotations__ = {each.name: each.annotation for each in (*others, *options)}
+    return run

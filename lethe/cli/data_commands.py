@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from lethe.cli.context import Json
-from lethe.cli.output import console, print_facts, print_json, print_table
+from lethe.cli.context import Commands, Output
+from lethe.cli.output import console, print_facts, print_table
 from lethe.data.catalogue import BY_NAME, SOURCES, DataSource, check_file, find_folder, stored_path
 from lethe.errors import InvalidInput
 from lethe.huggingface.task_catalogue import TASKS, LanguageTask, TaskFile
 from lethe.huggingface.task_data import FIELD_TYPES, holds_task, read_files
 
-app = typer.Typer(name="data", help="Data sets: found where, from where, intact or not.", no_args_is_help=True)
+app = Commands(name="data", help="Data sets: found where, from where, intact or not.", no_args_is_help=True)
 Roots = Annotated[
     list[Path] | None, typer.Option("--root", "-r", help="A folder to look in; can be repeated. Default: data")
 ]
@@ -27,14 +27,13 @@ def register_commands(parent: typer.Typer) -> None:
 
 
 @app.command("list")
-def list_data(root: Roots = None, as_json: Json = False) -> None:
+def list_data(output: Output, root: Roots = None) -> None:
     """List the data sets that adapters read, and where each is found."""
     roots = root or DEFAULT_ROOTS
     found = [(source, _found(source, roots)) for source in SOURCES]
-    if as_json:
+    if output.as_json:
         tasks = [_task_json(task) | {"found": _task_found(task, roots)} for task in TASKS.values()]
-        print_json([*(_as_json(source) | {"found": where} for source, where in found), *tasks])
-        return
+        output.answer([*(_as_json(source) | {"found": where} for source, where in found), *tasks])
     columns = ("name", "images#", "classes#", "download#", "found", "licence")
     rows = (
         (source.name, str(source.images), str(source.classes), _size(source), where or "-", source.licence)
@@ -46,15 +45,13 @@ def list_data(root: Roots = None, as_json: Json = False) -> None:
 
 
 @app.command()
-def show(name: Name, as_json: Json = False) -> None:
+def show(output: Output, name: Name) -> None:
     """Show one data set: size, licence, where to get it, where to put it, hashes; of a task its files and fields."""
     if name in TASKS:
-        _show_task(TASKS[name], as_json=as_json)
+        _show_task(output, TASKS[name])
         return
     source = _source(name)
-    if as_json:
-        print_json(_as_json(source))
-        return
+    output.answer(_as_json(source))
     facts = [("name", source.name), ("title", source.title), ("images", source.images), ("classes", source.classes)]
     facts += [("shape", source.shape), ("download", _size(source)), ("licence", source.licence)]
     facts += [("from", url) for url in source.urls] + [("package", package) for package in source.packages]
@@ -112,10 +109,8 @@ def _check_files(source: DataSource, folder: Path) -> bool:
     return not any(problems.values())
 
 
-def _show_task(task: LanguageTask, *, as_json: bool) -> None:
-    if as_json:
-        print_json(_task_json(task))
-        return
+def _show_task(output: Output, task: LanguageTask) -> None:
+    output.answer(_task_json(task))
     facts = (("name", task.name), ("title", task.title), ("source", task.source), ("published as", task.data))
     print_facts([*facts, ("form", "JSON lines (.jsonl) or a JSON list (.json); nothing is downloaded")])
     rows = (

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from lethe.cli.client_config import KIT_FILE
-from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
-from lethe.cli.output import console, print_json
+from lethe.cli.context import PublicCompetition
+from lethe.cli.output import console
 from lethe.competition.tasks_section import BETWEEN
 from lethe.errors import HostFault, InvalidInput
 from lethe.methods.catalogue import method_source
@@ -24,6 +24,7 @@ def register_commands(app: typer.Typer) -> None:
 
 
 def init(
+    server: PublicCompetition,
     folder: Annotated[Path | None, typer.Argument(help="Folder to create. Default: the competition's name.")] = None,
     from_method: Annotated[
         str | None,
@@ -31,26 +32,20 @@ def init(
     ] = None,
     *,
     task: Annotated[str, typer.Option("--task", help="A task of the competition, by its name.")] = "",
-    competition: Competition = None,
-    url: Url = None,
-    as_json: Json = False,
 ) -> None:
     """Put a competition's starter kit into a new folder: sample data, a first submission, a notebook, the rules."""
     first = None if from_method is None else method_source(from_method)
-    with connected(url, anonymous=True) as client:
-        whole = chosen_competition(client, competition)
-        slug = f"{whole}{BETWEEN}{task}" if task else whole
-        into = folder or Path(slug)
-        if into.exists() and any(into.iterdir()):
-            raise InvalidInput(f"{into} is not empty; name another folder")
-        files = unpack_kit(client.starter_kit(whole, task=task), into)
-        if first is not None:
-            (into / SUBMISSION).write_text(first, encoding="utf-8")
-            files = sorted({*files, SUBMISSION})
-        (into / KIT_FILE).write_text(json.dumps({"url": client.url, "competition": slug}, indent=2), encoding="utf-8")
-    if as_json:
-        print_json({"folder": str(into), "competition": slug, "files": files})
-        return
+    slug = f"{server.slug}{BETWEEN}{task}" if task else server.slug
+    into = folder or Path(slug)
+    if into.exists() and any(into.iterdir()):
+        raise InvalidInput(f"{into} is not empty; name another folder")
+    files = unpack_kit(server.client.starter_kit(server.slug, task=task), into)
+    if first is not None:
+        (into / SUBMISSION).write_text(first, encoding="utf-8")
+        files = sorted({*files, SUBMISSION})
+    remembered = {"url": server.client.url, "competition": slug}
+    (into / KIT_FILE).write_text(json.dumps(remembered, indent=2), encoding="utf-8")
+    server.answer({"folder": str(into), "competition": slug, "files": files})
     console.print(f"Made {into} with {len(files)} files. Next: [bold]cd {into}[/], then [bold]python run_local.py[/].")
 
 

@@ -17,30 +17,7 @@ from rich.markup import escape
 from typer.models import CommandInfo, TyperInfo
 
 import lethe
-from lethe.cli import (
-    account_commands,
-    check_command,
-    competition_group,
-    competition_views,
-    confidences_command,
-    data_commands,
-    dataset_commands,
-    kit_commands,
-    methods_commands,
-    metrics_commands,
-    new_commands,
-    participation_commands,
-    prepare_command,
-    question_commands,
-    receipt_commands,
-    reference_commands,
-    rejudging_commands,
-    score_command,
-    submission_commands,
-    team_commands,
-    worker_token_commands,
-)
-from lethe.cli.benchmarks import benchmark_commands
+from lethe.cli.context import Commands
 from lethe.cli.operator_packages import as_expected, operator_packages
 from lethe.cli.output import Terminal
 from lethe.errors import AppError
@@ -56,6 +33,15 @@ EXTRAS = {
     "optuna": "tune",
     **dict.fromkeys(("transformers", "peft", "gguf"), "hf"),
 }
+
+# Modules with commands, in the order of their lists.
+MODULES = (
+    "account_commands", "competition_views", "kit_commands", "team_commands", "participation_commands",
+    "question_commands", "submission_commands", "check_command", "score_command", "prepare_command",
+    "confidences_command", "metrics_commands", "methods_commands", "benchmarks.benchmark_commands", "data_commands",
+    "new_commands", "competition_group", "dataset_commands", "rejudging_commands", "receipt_commands",
+    "reference_commands", "worker_token_commands",
+)  # fmt: skip
 
 # Headings of `lethe --help`, and the commands below each.
 PANELS = {
@@ -119,7 +105,7 @@ def main() -> None:
 
 def build_app() -> typer.Typer:
     """Return the command with everything that this installation has."""
-    app = typer.Typer(
+    app = Commands(
         name="lethe",
         help="Take part in machine-unlearning competitions, host them, and measure unlearning methods.",
         callback=_main,
@@ -127,33 +113,9 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
     )
-    for package in operator_packages():
-        import_module(f"{package}.cli.commands").register_commands(app)
-    for module in (
-        account_commands,
-        competition_views,
-        kit_commands,
-        team_commands,
-        participation_commands,
-        question_commands,
-        submission_commands,
-        check_command,
-        score_command,
-        prepare_command,
-        confidences_command,
-        metrics_commands,
-        methods_commands,
-        benchmark_commands,
-        data_commands,
-        new_commands,
-        competition_group,
-        dataset_commands,
-        rejudging_commands,
-        receipt_commands,
-        reference_commands,
-        worker_token_commands,
-    ):
-        module.register_commands(app)
+    packages = (f"{package}.cli.commands" for package in operator_packages())
+    for module in (*packages, *(f"lethe.cli.{name}" for name in MODULES)):
+        import_module(module).register_commands(app)
     _group(app)
     return app
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from lethe.cli.context import Json
-from lethe.cli.output import console, notes, print_facts, print_json, print_table
+from lethe.cli.context import Commands, Output
+from lethe.cli.output import console, notes, print_facts, print_table
 from lethe.cli.overall_progress import OverallProgress
 from lethe.errors import InvalidInput
 
@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from lethe.methods.catalogue import MethodInfo
     from lethe.tuning.study import Study, Trial
 
-app = typer.Typer(
-    name="methods", help="Unlearning methods of the literature, as entries that run.", no_args_is_help=True
-)
+app = Commands(name="methods", help="Unlearning methods of the literature, as entries that run.", no_args_is_help=True)
 Id = Annotated[str, typer.Argument(help="The method's id; `lethe methods list` shows all.", metavar="ID")]
 IdOrFile = Annotated[
     str, typer.Argument(help="A method's id, or a file of your own (ending in .py).", metavar="ID|FILE")
@@ -30,24 +28,22 @@ def register_commands(parent: typer.Typer) -> None:
 
 
 @app.command("list")
-def list_methods(as_json: Json = False) -> None:
+def list_methods(output: Output) -> None:
     """List all methods: what they need, and which phases they have for stitching."""
     from lethe.methods.catalogue import FOLDERS, all_methods
 
     methods = [method for task in FOLDERS for method in all_methods(task)]
-    if as_json:
-        print_json([method.as_json() for method in methods])
-        return
+    output.answer([method.as_json() for method in methods])
     columns = ("id", "method", "needs", "phases")
     print_table("", columns, (_row(method) for method in methods), empty="There is no method.")
 
 
 @app.command()
 def show(
+    output: Output,
     method: Id,
     code: Annotated[bool, typer.Option("--code", help="Print the file, with --set applied, and nothing else.")] = False,
     settings: Settings = None,
-    as_json: Json = False,
 ) -> None:
     """Show what a method does, its constants and their search ranges, or its code."""
     from lethe.methods.catalogue import method_info
@@ -57,36 +53,33 @@ def show(
         typer.echo(render(method, parse_settings(settings or [])), nl=False)
         return
     info = method_info(method)
-    if as_json:
-        print_json(info.as_json())
-        return
+    output.answer(info.as_json())
     _print_method(info)
 
 
 @app.command()
 def stitch(
+    output: Output,
     erase: Annotated[str, typer.Argument(help="The method that erases; its schedule and epochs are kept.")],
     repair: Annotated[str, typer.Argument(help="The method whose objective repairs.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The zip file to write.", dir_okay=False)],
     match_lr: Annotated[
         bool, typer.Option("--match-lr", help="Scale the repair's learning rate to the first method's.")
     ] = False,
-    as_json: Json = False,
 ) -> None:
     """Combine the erasing of one method with the repairing of another."""
     from lethe.methods.stitching import stitch as stitch_methods
 
     stitched = stitch_methods(erase, repair, match_lr=match_lr)
     out.write_bytes(stitched.as_zip())
-    if as_json:
-        print_json({"file": str(out), "kind": stitched.kind, "members": sorted(stitched.files)})
-        return
+    output.answer({"file": str(out), "kind": stitched.kind, "members": sorted(stitched.files)})
     how = "erase and repair phases" if stitched.kind == "phases" else "one after the other, as they declare no phases"
     console.print(f"Wrote {out}: {erase} and {repair}, {how}.", highlight=False)
 
 
 @app.command()
 def run(
+    output: Output,
     method: IdOrFile,
     *,
     split: Split,
@@ -95,7 +88,6 @@ def run(
     seed: Annotated[int, typer.Option("--seed", help="Of the first run; the others count up.")] = 0,
     keep: Annotated[Path | None, typer.Option("--keep", help="A folder for the unlearned models.")] = None,
     timeout_s: Annotated[float | None, typer.Option("--timeout-s", help="For all runs together.")] = None,
-    as_json: Json = False,
 ) -> None:
     """Run a method on a prepared split on this machine, in a child process, without a server or a sandbox."""
     from lethe.tuning.local_run import run_on_split
@@ -103,9 +95,7 @@ def run(
     name, source, _ = _source(method, settings)
     done = run_on_split({f"{name}.py": source}, split, runs=runs, seed=seed, weights_dir=keep, timeout_s=timeout_s)
     facts = done.as_json()
-    if as_json:
-        print_json(facts)
-        return
+    output.answer(facts)
     print_facts(
         (
             ("method", name),
@@ -143,6 +133,7 @@ def _source(method: str, settings: list[str] | None) -> tuple[str, str, tuple[st
 
 @app.command()
 def tune(
+    output: Output,
     method: IdOrFile,
     *,
     split: Split,
@@ -169,7 +160,6 @@ def tune(
     study: Annotated[
         Path | None, typer.Option("--study", help="The JSON file to go on with; default: ID.study.json.")
     ] = None,
-    as_json: Json = False,
 ) -> None:
     """Search a method's constants on a prepared split, whose retrained models it is compared with."""
     from typing import get_args
@@ -193,9 +183,7 @@ def tune(
             )
 
         done = tune_method(question, source, plan, split_dir=split, study_file=path, on_trial=on_trial)
-    if as_json:
-        print_json({"study": str(path), "best": None if done.best is None else done.best.model_dump()})
-        return
+    output.answer({"study": str(path), "best": None if done.best is None else done.best.model_dump()})
     best, own = done.best, done.trials[0].fresh
     print_facts(
         (

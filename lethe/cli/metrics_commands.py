@@ -11,9 +11,9 @@ from rich.table import Column, Table
 from typer.core import TyperGroup
 
 from lethe.cli.compare_command import compare
-from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
+from lethe.cli.context import Commands, InCompetition
 from lethe.cli.metric_options import All, AsJson, Ids, Seed, fail, metric_requests, value_text
-from lethe.cli.output import console, print_json, write_json
+from lethe.cli.output import console, write_json
 
 if TYPE_CHECKING:
     from lethe.metrics import Inputs, Metric, MetricResult
@@ -33,7 +33,7 @@ class CatalogueGroup(TyperGroup):
 
 def register_commands(app: typer.Typer) -> None:
     """Add the three commands to `app`."""
-    group = typer.Typer(cls=CatalogueGroup, help="The catalogue of metrics: `lethe metrics [ID]`.")
+    group = Commands(cls=CatalogueGroup, help="The catalogue of metrics: `lethe metrics [ID]`.")
     group.command("show")(metrics)
     group.command("recompute")(recompute)
     app.add_typer(group, name="metrics")
@@ -63,22 +63,15 @@ def metrics(
 
 
 def recompute(
-    competition: Competition = None,
-    every: Annotated[bool, typer.Option("--all", help="Also what is up to date.")] = False,
-    url: Url = None,
-    as_json: Json = False,
+    server: InCompetition, every: Annotated[bool, typer.Option("--all", help="Also what is up to date.")] = False
 ) -> None:
     """Compute the metrics of a competition's scored submissions again (for organisers).
 
     Without --all: what an older version of a metric computed, what could not be computed, and what was never asked for.
     """
-    with connected(url) as client:
-        slug = chosen_competition(client, competition)
-        found = client.post(f"/competitions/{slug}/metrics/recompute", {"only_stale": not every})
-    if as_json:
-        print_json({"competition": slug, **found})
-        return
-    console.print(f"{slug}: metrics of {found['evaluations']} evaluations will be computed.")
+    found = server.client.post(f"/competitions/{server.slug}/metrics/recompute", {"only_stale": not every})
+    server.answer({"competition": server.slug, **found})
+    console.print(f"{server.slug}: metrics of {found['evaluations']} evaluations will be computed.")
 
 
 def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
@@ -206,7 +199,7 @@ def _split_inputs(split: Path, models: Path | None, *, n_probed: int) -> "Inputs
     from lethe.competition.file import Scoring
     from lethe.evaluation.checkpoint_files import checkpoint_files, evaluate_folder, read_state
     from lethe.evaluation.evaluators import load_evaluator
-    from lethe.evaluation.model_outputs import StoredOutputs
+    from lethe.evaluation.shard_outputs import StoredOutputs
     from lethe.evaluation.split_inputs import split_inputs
     from lethe.metrics import InvalidMetricInput
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lethe.cli.competition_data import not_looked_at, own_datasets, read_new_file, text_with_uploads
-from lethe.cli.context import Json, Slug, Url, connected
+from lethe.cli.context import Json, Server, Slug
 from lethe.cli.output import console, local_time, notes, print_facts, print_json
 from lethe.cli.overall_progress import OverallProgress, preparation_so_far
 from lethe.client.api import JsonObject, LetheClient
@@ -98,82 +98,67 @@ def _set_sizes(checked: "CompetitionFile") -> dict[str, dict[str, int]]:
 
 
 def create(
+    server: Server,
     file: File,
     at_once: AtOnce = False,
     keep_root: Annotated[
         bool,
         typer.Option("--no-upload", help="Send no data: `root` is a folder on the workers, though it is here too."),
     ] = False,
-    url: Url = None,
-    as_json: Json = False,
 ) -> None:
     """Create a draft from a competition file; with --prepare, its splits too.
 
     A `root` that lies beside the file is uploaded: workers do not see this machine's files.
     """
     checked = read_new_file(file)  # mistakes are reported with the file's own name, before anything is sent
-    with connected(url) as client:
-        text = file.read_text(encoding="utf-8") if keep_root else text_with_uploads(client, file, checked)
-        made = client.create_competition(text)
+    text = file.read_text(encoding="utf-8") if keep_root else text_with_uploads(server.client, file, checked)
+    made = server.client.create_competition(text)
     if at_once:
-        prepare(checked.slug, wait=True, url=url, as_json=as_json)
+        prepare(server, checked.slug, wait=True)
     else:
-        print_organised(made, as_json=as_json)
+        print_organised(server, made)
 
 
-def prepare(
-    competition: Slug, wait: Wait = False, any_device: AnyDevice = False, url: Url = None, as_json: Json = False
-) -> None:
+def prepare(server: Server, competition: Slug, wait: Wait = False, any_device: AnyDevice = False) -> None:
     """Prepare both splits: original models, retrained models, their outputs. Called again, it retries what failed."""
-    with connected(url) as client:
-        found = client.prepare(competition, any_device=any_device)
-        if wait:
-            found = _prepared(client, competition, quiet=as_json)
-    print_organised(found, as_json=as_json)
-    if any(split["state"] == "failed" for split in found["splits"]):
-        raise typer.Exit(UNSUCCESSFUL)
+    found = server.client.prepare(competition, any_device=any_device)
+    if wait:
+        found = _prepared(server.client, competition, quiet=server.as_json)
+    ended = UNSUCCESSFUL if any(split["state"] == "failed" for split in found["splits"]) else 0
+    print_organised(server, found, exit_status=ended)
+    raise typer.Exit(ended)
 
 
-def cancel_preparation(competition: Slug, url: Url = None, as_json: Json = False) -> None:
+def cancel_preparation(server: Server, competition: Slug) -> None:
     """Call the first preparation of the splits off. The competition is a draft again."""
-    with connected(url) as client:
-        found = client.act(competition, "cancel-preparation")
-    print_organised(found, as_json=as_json)
+    print_organised(server, server.client.act(competition, "cancel-preparation"))
 
 
-def delete_draft(competition: Slug, url: Url = None) -> None:
+def delete_draft(server: Server, competition: Slug) -> None:
     """Delete a draft, for good."""
-    with connected(url) as client:
-        client.delete(f"/competitions/{competition}")
+    server.client.delete(f"/competitions/{competition}")
+    server.answer({"competition": competition, "deleted": True})
     notes.print(f"{competition} is deleted; the name is free again.", highlight=False)
 
 
-def show_status(competition: Slug, url: Url = None, as_json: Json = False) -> None:
+def show_status(server: Server, competition: Slug) -> None:
     """Show a competition as its organisers see it."""
-    with connected(url) as client:
-        found = client.preparation(competition)
-    print_organised(found, as_json=as_json)
+    print_organised(server, server.client.preparation(competition))
 
 
-def open_competition(competition: Slug, reason: Why = "", url: Url = None, as_json: Json = False) -> None:
+def open_competition(server: Server, competition: Slug, reason: Why = "") -> None:
     """Open a prepared competition now. Otherwise it opens automatically at `opens_at`."""
-    _act(competition, "open", reason, url=url, as_json=as_json)
+    print_organised(server, server.client.act(competition, "open", {"reason": reason}))
 
 
-def close_competition(competition: Slug, reason: Why = "", url: Url = None, as_json: Json = False) -> None:
+def close_competition(server: Server, competition: Slug, reason: Why = "") -> None:
     """Close a competition now: the chosen submissions are then scored on the private split."""
-    _act(competition, "close", reason, url=url, as_json=as_json)
+    print_organised(server, server.client.act(competition, "close", {"reason": reason}))
 
 
-def reveal(competition: Slug, reason: Why = "", url: Url = None, as_json: Json = False) -> None:
+def reveal(server: Server, competition: Slug, reason: Why = "") -> None:
     """Reveal the private leaderboard to everybody."""
-    _act(competition, "reveal", reason, url=url, as_json=as_json)
-
-
-def _act(competition: str, action: str, reason: str, *, url: str | None, as_json: bool) -> None:
-    with connected(url) as client:
-        found = client.act(competition, action, {"reason": reason})
-    print_organised(found, as_json=as_json)
+    print_organised(server, server.client.act(competition, "reveal", {"reason": reason}))
 
 
 def _prepared(client: LetheClient, slug: str, *, quiet: bool) -> JsonObject:
@@ -190,11 +175,9 @@ def _prepared(client: LetheClient, slug: str, *, quiet: bool) -> JsonObject:
             time.sleep(EVERY_S)
 
 
-def print_organised(found: JsonObject, *, as_json: bool) -> None:
-    """Print a competition as its organisers see it."""
-    if as_json:
-        print_json(found)
-        return
+def print_organised(server: Server, found: JsonObject, *, exit_status: int = 0) -> None:
+    """Print a competition as its organisers see it; with --json, end the command with the exit status."""
+    server.answer(found, exit_status=exit_status)
     facts: list[tuple[str, object]] = [
         ("competition", f"{found['title']} ({found['slug']})"),
         ("state", found["state"]),

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+Column = str | Callable[[Any], object]
+Columns = dict[str, Column]
 WHOLE = frozenset(
     {"id", "action", "subject", "received"}
 )  # to copy from: where space is short, other columns are narrowed
@@ -48,11 +50,23 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         return
     table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
     for column in columns:
-        name = column.rstrip("#")
+        name = column.rstrip("#")  # where two columns have one name, the second ends in ##
         table.add_column(name, justify="right" if column.endswith("#") else "left", no_wrap=name in WHOLE)
     for row in filled:
         table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))  # not as markup: strangers' words
     console.print(table)
+
+
+def print_rows(found: Iterable[Any], columns: Mapping[str, Column], *, empty: str, title: str = "") -> None:
+    """Print JSON objects as a table. columns: by heading a key, or what makes the cell; `..._at` is a timestamp."""
+    rows = ([_cell(row, column) for column in columns.values()] for row in found)
+    print_table(title, list(columns), rows, empty=empty)
+
+
+def _cell(row: Any, column: Column) -> object:
+    if not isinstance(column, str):
+        return column(row)
+    return local_time(row[column]) if column.endswith("_at") else row[column]
 
 
 def print_notes(texts: Sequence[str]) -> None:

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.context import Json, Url, connected
-from lethe.cli.output import console, local_time, print_facts, print_json, print_table
+from lethe.cli.context import Server
+from lethe.cli.output import Columns, console, local_time, print_facts, print_rows
 from lethe.client.api import JsonObject
 
 OptionalSlug = Annotated[
@@ -13,34 +13,27 @@ OptionalSlug = Annotated[
 ]
 
 
-def overview(competition: OptionalSlug = None, url: Url = None, as_json: Json = False) -> None:
+def overview(server: Server, competition: OptionalSlug = None) -> None:
     """Show queue, workers, failures, splits and warnings."""
-    with connected(url) as client:
-        found = client.get(f"/competitions/{competition}/overview" if competition else "/dashboard")
-    if as_json:
-        print_json(found)
-        return
+    found = server.client.get(f"/competitions/{competition}/overview" if competition else "/dashboard")
+    server.answer(found)
     for warning in found["warnings"]:
         console.print(f"[bold red]warning:[/] {warning['text']}", highlight=False)
     _print_state(found)
     _print_queue(found)
-    failures = (
-        (row["error_class"], row["fault"], row["count"], local_time(row["newest_at"])) for row in found["failures"]
-    )
-    print_table("Failures of seven days", ("class", "fault", "count#", "newest"), failures, empty="No failures.")
+    columns: Columns = {"class": "error_class", "fault": "fault", "count#": "count", "newest": "newest_at"}
+    print_rows(found["failures"], columns, title="Failures of seven days", empty="No failures.")
 
 
-def activity(competition: OptionalSlug = None, url: Url = None, as_json: Json = False) -> None:
+def activity(server: Server, competition: OptionalSlug = None) -> None:
     """Show the runs of each of the last 24 hours and the failures of the last seven days."""
-    with connected(url) as client:
-        found = client.get(f"/competitions/{competition}/activity" if competition else "/dashboard/activity")
-    if as_json:
-        print_json(found)
-        return
-    hours = ((local_time(row["hour"]), row["runs"]) for row in found["runs_by_hour"])
-    print_table("Runs by hour", ("hour", "runs#"), hours, empty="No runs.")
-    days = ((row["day"], row["fault"], row["count"]) for row in found["failures_by_day"] if row["count"])
-    print_table("Failures by day", ("day", "fault", "count#"), days, empty="No failures.")
+    found = server.client.get(f"/competitions/{competition}/activity" if competition else "/dashboard/activity")
+    server.answer(found)
+    hours: Columns = {"hour": lambda row: local_time(row["hour"]), "runs#": "runs"}
+    print_rows(found["runs_by_hour"], hours, title="Runs by hour", empty="No runs.")
+    days = [row for row in found["failures_by_day"] if row["count"]]
+    columns: Columns = {"day": "day", "fault": "fault", "count#": "count"}
+    print_rows(days, columns, title="Failures by day", empty="No failures.")
 
 
 def _print_state(found: JsonObject) -> None:
@@ -61,13 +54,15 @@ def _print_state(found: JsonObject) -> None:
 
 
 def _print_queue(found: JsonObject) -> None:
-    waiting = ((row["competition"], row["team"], row["runs"], local_time(row["oldest_at"])) for row in found["waiting"])
-    print_table("Queue", ("competition", "team", "runs#", "oldest"), waiting, empty="No runs are queued.")
-    running = (
-        (row["worker"], row["team"], row["first_run"] + 1, f"{row['runs_done']} of {row['n_runs']}", row["attempt"])
-        for row in found["running"]
-    )
-    columns = ("worker", "team", "first run#", "done#", "attempt#")
-    print_table("Running", columns, running, empty="No worker holds a shard.")
-    workers = ((row["name"], row["device"], row["state"], local_time(row["seen_at"])) for row in found["workers"])
-    print_table("Workers", ("name", "device", "state", "seen"), workers, empty="No worker has reported today.")
+    waiting: Columns = {"competition": "competition", "team": "team", "runs#": "runs", "oldest": "oldest_at"}
+    print_rows(found["waiting"], waiting, title="Queue", empty="No runs are queued.")
+    running: Columns = {
+        "worker": "worker",
+        "team": "team",
+        "first run#": lambda row: row["first_run"] + 1,
+        "done#": lambda row: f"{row['runs_done']} of {row['n_runs']}",
+        "attempt#": "attempt",
+    }
+    print_rows(found["running"], running, title="Running", empty="No worker holds a shard.")
+    workers: Columns = {"name": "name", "device": "device", "state": "state", "seen": "seen_at"}
+    print_rows(found["workers"], workers, title="Workers", empty="No worker has reported today.")

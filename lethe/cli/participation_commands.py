@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.context import Competition, Json, Slug, Url, chosen_competition, connected
-from lethe.cli.output import console, local_time, print_facts, print_json
+from lethe.cli.context import PublicCompetition, Server, Slug
+from lethe.cli.output import console, local_time, print_facts
 from lethe.client.api import JsonObject
 
 YES_NO = {True: "yes", False: "no"}
@@ -17,48 +17,41 @@ def register_commands(app: typer.Typer) -> None:
 
 
 def join(
+    server: Server,
     competition: Slug,
     *,
     token: Annotated[str | None, typer.Option("--token", help="Of a link that the organisers sent.")] = None,
     message: Annotated[str, typer.Option("--message", "-m", help="For the organisers, who accept or refuse.")] = "",
     status: Annotated[bool, typer.Option("--status", help="Only say whether something is missing.")] = False,
-    url: Url = None,
-    as_json: Json = False,
 ) -> None:
     """Take part in a competition: by a link, or by asking its organisers. Says what is missing."""
-    with connected(url) as client:
-        base = f"/competitions/{competition}/participation"
-        if token is not None:
-            found = client.post(f"{base}/join", {"token": token.rpartition("token=")[2]})
-        else:
-            found = client.get(base)
-            if not status and found["admission"] == "approved" and found["state"] == "none":
-                found = client.post(f"{base}/request", {"message": message})
-    if as_json:
-        print_json(found)
-        return
+    base = f"/competitions/{competition}/participation"
+    if token is not None:
+        found = server.client.post(f"{base}/join", {"token": token.rpartition("token=")[2]})
+    else:
+        found = server.client.get(base)
+        if not status and found["admission"] == "approved" and found["state"] == "none":
+            found = server.client.post(f"{base}/request", {"message": message})
+    server.answer(found)
     _print_standing(competition, found)
 
 
 def terms(
-    competition: Competition = None,
+    server: PublicCompetition,
     *,
     accept: Annotated[
         int | None, typer.Option("--accept", help="Accept this version, which you have read.", metavar="VERSION")
     ] = None,
-    url: Url = None,
-    as_json: Json = False,
 ) -> None:
     """Show a competition's terms and their version; with --accept, accept them."""
-    with connected(url, anonymous=accept is None) as client:
-        slug = chosen_competition(client, competition)
-        if accept is not None:
-            found = client.post(f"/competitions/{slug}/participation/terms", {"version": accept})
-        else:
-            found = client.get(f"/competitions/{slug}/terms")
-    if as_json:
-        print_json(found)
-    elif accept is not None:
+    server.needs_token = accept is not None
+    slug = server.slug
+    if accept is not None:
+        found = server.client.post(f"/competitions/{slug}/participation/terms", {"version": accept})
+    else:
+        found = server.client.get(f"/competitions/{slug}/terms")
+    server.answer(found)
+    if accept is not None:
         _print_standing(slug, found)
     elif not found["version"]:
         console.print(f"{slug} has no terms.")

@@ -1,4 +1,4 @@
-"""Where a scored submission stands: its share of the oracle's score, its team's rank, the time that it took."""
+"""The placing of a scored submission: its share of the oracle's score, its team's rank, the time that it took."""
 
 from datetime import datetime
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from lethe.cli.context import Json
-from lethe.cli.output import console, notes, print_facts, print_json
+from lethe.cli.context import Output
+from lethe.cli.output import console, notes, print_facts
 from lethe.competition.visibility import Visibility
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ def register_commands(app: typer.Typer) -> None:
 
 
 def prepare(
+    output: Output,
     file: Annotated[Path, typer.Argument(help="A competition file (TOML).", exists=True, dir_okay=False)],
     *,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the split.", file_okay=False)],
     split: Annotated[Visibility, typer.Option("--split", help="Which of the two splits.")] = Visibility.PUBLIC,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Cuts the data where the file names no seed.")] = 0,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    as_json: Json = False,
 ) -> None:
     """Prepare a split without a server: cut the data, train the original, retrained and oracle models.
 
@@ -40,7 +40,7 @@ def prepare(
 
     competition = _with_seed(read_competition_file(file), seed)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with datasets_beside(file), Progress(*columns, console=notes, transient=True, disable=as_json) as bars:
+    with datasets_beside(file), Progress(*columns, console=notes, transient=True, disable=output.as_json) as bars:
         sizes = check_preparation(competition)[split]
         report = _reporter(bars, bars.add_task("reading the data"))
         manifest = prepare_split(competition, split, out, device=device, progress=report)
@@ -54,9 +54,7 @@ def prepare(
         "retraining_time_s": manifest.retraining_time_s,
         "warnings": warnings,
     }
-    if as_json:
-        print_json(facts)
-        return
+    output.answer(facts)
     print_facts(
         (
             ("split", f"{out} ({split})"),

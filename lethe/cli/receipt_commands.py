@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lethe.cli.context import Competition, Json, Url, connected
+from lethe.cli.context import InCompetition, Output
 from lethe.cli.output import Terminal, print_json
 from lethe.cli.submission_commands import Id, complete_id
 from lethe.errors import InvalidInput
@@ -23,21 +23,16 @@ def register_commands(app: typer.Typer) -> None:
 
 
 def receipt(
+    server: InCompetition,
     submission: Id,
     *,
     into: Annotated[Path | None, typer.Option("--into", "-o", help="File to write. Default: ID.receipt.json.")] = None,
     split: Annotated[str, typer.Option("--split", help="public or private.")] = "public",
-    competition: Competition = None,
-    url: Url = None,
-    as_json: Json = False,
 ) -> None:
     """Download the signed receipt of a score. `lethe verify` checks it, `lethe replay` runs it again."""
-    with connected(url) as client:
-        submission_id = complete_id(client, submission, competition)
-        found = client.get(f"/submissions/{submission_id}/receipt", split=split)
-    if as_json:
-        print_json(found)
-        return
+    submission_id = complete_id(server, submission)
+    found = server.client.get(f"/submissions/{submission_id}/receipt", split=split)
+    server.answer(found)
     path = into or Path(f"{submission_id}.receipt.json")
     if path.exists():
         raise InvalidInput(f"{path} exists; name another file with --into")
@@ -46,24 +41,22 @@ def receipt(
 
 
 def verify(
+    output: Output,
     what: Annotated[Path, typer.Argument(help="A receipt, a JSON file; or a folder of published results.")],
     key: Key = None,
-    as_json: Json = False,
 ) -> None:
     """Check a receipt's signature, or every file, signature and score of a folder that `lethe competition bundle` made.
 
     With --key also who signed. Exit status 1: not valid; 3: the folder's files or scores do not agree.
     """
     if what.is_dir():
-        _verify_bundle(what, key, as_json=as_json)
+        _verify_bundle(what, key, as_json=output.as_json)
         return
     from lethe.client import receipts
 
     body = read_receipt(what)
     receipts.verify(body, public_key=key)
-    if as_json:
-        print_json(body)
-        return
+    output.answer(body)
     for part in receipts.of_parts(body):
         _print_receipt(part)
     if key is None:

@@ -5,13 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
-from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
+from lethe.cli.context import Commands, InCompetition
 from lethe.cli.id_prefixes import the_only_match
-from lethe.cli.output import console, local_time, print_facts, print_json, print_table, score_text
-from lethe.client.api import JsonObject, LetheClient
+from lethe.cli.output import Columns, console, print_facts, print_rows, score_text
+from lethe.client.api import JsonObject
 from lethe.errors import InvalidInput
 
-commands = typer.Typer(help="Score submissions again, beside the live results (for organisers).", no_args_is_help=True)
+commands = Commands(help="Score submissions again, beside the live results (for organisers).", no_args_is_help=True)
 Id = Annotated[str, typer.Argument(help="The re-judging's id, or its first characters.", metavar="ID")]
 Why = Annotated[str, typer.Option("--reason", help="Why; it is recorded in the audit log.")]
 
@@ -22,6 +22,7 @@ def register_commands(app: typer.Typer) -> None:
 
 @commands.command()
 def start(
+    server: InCompetition,
     *,
     changed: Annotated[str, typer.Option("--changed", help="What changed: scorer, limits, split or host.")],
     reason: Why,
@@ -38,9 +39,6 @@ def start(
     ] = None,
     delta: Annotated[float | None, typer.Option("--delta", help="Score all by another delta.")] = None,
     split: Annotated[str, typer.Option("--split", help="public or private.")] = "public",
-    competition: Competition = None,
-    url: Url = None,
-    as_json: Json = False,
 ) -> None:
     """Start a re-judging of all submissions, or of those named. Nothing changes until it is applied.
 
@@ -52,74 +50,62 @@ def start(
     scoring = {name: value for name, value in (("attacks", attacks), ("delta", delta)) if value is not None}
     if scoring:
         body["scoring"] = scoring
-    with connected(url) as client:
-        found = client.post(f"/competitions/{chosen_competition(client, competition)}/rejudgings", body)
-    _print(found, as_json=as_json)
+    _print(server, server.client.post(f"/competitions/{server.slug}/rejudgings", body))
 
 
 @commands.command("list")
-def list_rejudgings(competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
+def list_rejudgings(server: InCompetition) -> None:
     """List the re-judgings, the newest first."""
-    with connected(url) as client:
-        found = client.get(f"/competitions/{chosen_competition(client, competition)}/rejudgings")
-    if as_json:
-        print_json(found)
-        return
-    rows = (
-        (r["id"], r["visibility"], r["state"], local_time(r["created_at"]), r["changed"], r["reason"]) for r in found
-    )
-    print_table("", ("id", "split", "state", "started", "changed", "reason"), rows, empty="There is none yet.")
+    found = server.client.get(f"/competitions/{server.slug}/rejudgings")
+    server.answer(found)
+    columns: Columns = {
+        "id": "id",
+        "split": "visibility",
+        "state": "state",
+        "started": "created_at",
+        "changed": "changed",
+    }
+    print_rows(found, columns | {"reason": "reason"}, empty="There is none yet.")
 
 
 @commands.command("status")
-def show_status(rejudging: Id, competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
+def show_status(server: InCompetition, rejudging: Id) -> None:
     """Show how far a re-judging is."""
-    with connected(url) as client:
-        slug = chosen_competition(client, competition)
-        found = client.get(f"/competitions/{slug}/rejudgings/{_complete_id(client, slug, rejudging)}")
-    _print(found, as_json=as_json)
+    _print(server, server.client.get(_path(server, rejudging)))
 
 
 @commands.command()
-def preview(rejudging: Id, competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
+def preview(server: InCompetition, rejudging: Id) -> None:
     """Show whose score and rank a re-judging would change."""
-    found = _act(rejudging, "preview", None, competition=competition, url=url)
-    if as_json:
-        print_json(found)
-        return
-    _print(found, as_json=False)
+    found = server.client.post(f"{_path(server, rejudging)}/preview")
+    _print(server, found)
     mark = "" if found["complete"] else "?"  # at every number that may still change
-    rows = (
-        (
-            team["team"],
-            team["old_rank"],
-            f"{team['new_rank'] or '-'}{mark}",
-            score_text(team["old_score"]),
-            f"{score_text(team['new_score']) or '-'}{mark}",
-        )
-        for team in found["teams"]
-    )
-    columns = ("team", "rank#", "becomes#", "score#", "becomes#")
-    print_table("", columns, rows, empty="No team's rank or score would change.")
+    columns: Columns = {
+        "team": "team",
+        "rank#": "old_rank",
+        "becomes#": lambda team: f"{team['new_rank'] or '-'}{mark}",
+        "score#": lambda team: score_text(team["old_score"]),
+        "becomes##": lambda team: f"{score_text(team['new_score']) or '-'}{mark}",
+    }
+    print_rows(found["teams"], columns, empty="No team's rank or score would change.")
     if mark:
         console.print("? not final: evaluations of this re-judging have not ended yet.", highlight=False)
 
 
 @commands.command("apply")
-def apply_rejudging(rejudging: Id, competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
+def apply_rejudging(server: InCompetition, rejudging: Id) -> None:
     """Apply the new scores, all at once."""
-    _print(_act(rejudging, "apply", None, competition=competition, url=url), as_json=as_json)
+    _print(server, server.client.post(f"{_path(server, rejudging)}/apply"))
 
 
 @commands.command()
-def discard(
-    rejudging: Id, *, reason: Why, competition: Competition = None, url: Url = None, as_json: Json = False
-) -> None:
+def discard(server: InCompetition, rejudging: Id, *, reason: Why) -> None:
     """Stop a re-judging; everything stays as it was."""
-    _print(_act(rejudging, "discard", {"reason": reason}, competition=competition, url=url), as_json=as_json)
+    _print(server, server.client.post(f"{_path(server, rejudging)}/discard", {"reason": reason}))
 
 
 def export_table(
+    server: InCompetition,
     table: Annotated[
         str,
         typer.Argument(
@@ -133,45 +119,28 @@ def export_table(
     task: Annotated[str, typer.Option("--task", help="Of one task of the competition, by its name.")] = "",
     into: Annotated[Path | None, typer.Option("--into", "-o", help="File to write.", dir_okay=False)] = None,
     form: Annotated[str, typer.Option("--format", help="csv or jsonl.")] = "csv",
-    competition: Competition = None,
-    url: Url = None,
-    as_json: Json = False,
 ) -> None:
     """Export a table of a competition with its scores, as CSV or JSON Lines (for organisers)."""
-    with connected(url) as client:
-        slug = chosen_competition(client, competition)
-        path = into or Path("-".join(part for part in (slug, task, table, phase) if part) + f".{form}")
-        if path.exists():
-            raise InvalidInput(f"{path} exists; name another file with --into")
-        asked = {name: value for name, value in (("phase", phase), ("task", task)) if value}
-        client.download(f"/competitions/{slug}/exports/{table}", path, format=form, **asked)
-    if as_json:
-        print_json({"competition": slug, "table": table, "file": str(path), "bytes": path.stat().st_size})
-        return
+    slug = server.slug
+    path = into or Path("-".join(part for part in (slug, task, table, phase) if part) + f".{form}")
+    if path.exists():
+        raise InvalidInput(f"{path} exists; name another file with --into")
+    server.client.download(f"/competitions/{slug}/exports/{table}", path, format=form, phase=phase, task=task)
+    server.answer({"competition": slug, "table": table, "file": str(path), "bytes": path.stat().st_size})
     console.print(f"Wrote {path}.")
 
 
-def _act(
-    rejudging: str, action: str, body: dict[str, Any] | None, *, competition: str | None, url: str | None
-) -> JsonObject:
-    with connected(url) as client:
-        slug = chosen_competition(client, competition)
-        known = _complete_id(client, slug, rejudging)
-        found: JsonObject = client.post(f"/competitions/{slug}/rejudgings/{known}/{action}", body)
-        return found
-
-
-def _complete_id(client: LetheClient, slug: str, given: str) -> str:
+def _path(server: InCompetition, given: str) -> str:
+    """Return the address of the re-judging whose id begins with `given`."""
+    base = f"/competitions/{server.slug}/rejudgings"
     if len(given) == 16:
-        return given
-    known = [row["id"] for row in client.get(f"/competitions/{slug}/rejudgings")]
-    return the_only_match(given, known, what=f"re-judgings of {slug}")
+        return f"{base}/{given}"
+    known = [row["id"] for row in server.client.get(base)]
+    return f"{base}/{the_only_match(given, known, what=f're-judgings of {server.slug}')}"
 
 
-def _print(found: JsonObject, *, as_json: bool) -> None:
-    if as_json:
-        print_json(found)
-        return
+def _print(server: InCompetition, found: JsonObject) -> None:
+    server.answer(found)
     print_facts(
         (
             ("re-judging", found["id"]),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
+from lethe.cli.context import InCompetition
 from lethe.cli.id_prefixes import the_only_match
 from lethe.cli.method_file import method_file
 from lethe.cli.output import console, local_time, print_facts, print_json, print_notes, print_table, score_text
@@ -26,18 +26,12 @@ Id = Annotated[str, typer.Argument(help="The submission's id, or its first chara
 
 
 def register_commands(app: typer.Typer) -> None:
-    app.command()(submit)
-    app.command()(submissions)
-    app.command()(status)
-    app.command()(logs)
-    app.command()(answers)
-    app.command()(cancel)
-    app.command()(select)
-    app.command()(publish)
-    app.command()(download)
+    for command in (submit, submissions, status, logs, answers, cancel, select, publish, download):
+        app.command()(command)
 
 
 def submit(
+    server: InCompetition,
     file: Annotated[
         Path | None, typer.Argument(help="A .py, .ipynb or .zip file.", exists=True, dir_okay=False)
     ] = None,
@@ -55,22 +49,20 @@ def submit(
     wait: Annotated[
         bool, typer.Option("--wait", "-w", help="Wait for completion; the exit status says how it ended.")
     ] = False,
-    competition: Competition = None,
-    url: Url = None,
-    as_json: Json = False,
 ) -> None:
     """Send a submission. With --wait: exit status 0 scored, 3 failed, 4 failed because of the server, 5 cancelled."""
-    with _chosen_file(file, method, settings) as (path, label), connected(url) as client:
-        slug = chosen_competition(client, competition)
-        sent = client.submit(slug, path, message=message or label, tasks=tasks or ())
-        if not as_json:
-            console.print(f"Received as [bold]{sent['id']}[/] in {slug}; {_left(sent['quota'])}.", highlight=False)
+    with _chosen_file(file, method, settings) as (path, label):
+        client = server.client
+        sent = client.submit(server.slug, path, message=message or label, tasks=tasks or ())
+        if not server.as_json:
+            received = f"Received as [bold]{sent['id']}[/] in {server.slug}; {_left(sent['quota'])}."
+            console.print(received, highlight=False)
             console.print(f"Its page: {client.url}/submissions/{sent['id']}", highlight=False, soft_wrap=True)
-        ended = _followed(client, sent["id"], quiet=as_json) if wait else sent
+        ended = _followed(client, sent["id"], quiet=server.as_json) if wait else sent
         placing = get_placing(client, ended)
         text = _failure_text(client, ended)
-    _print_submission(ended, placing, as_json=as_json, failure_text=text)
-    if not as_json:
+    _print_submission(ended, placing, as_json=server.as_json, failure_text=text)
+    if not server.as_json:
         print_notes(sent.get("notes", ()))
     if wait:
         raise typer.Exit(exit_status(ended))
@@ -89,55 +81,44 @@ def _chosen_file(
     return nullcontext((file, ""))
 
 
-def submissions(competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
+def submissions(server: InCompetition) -> None:
     """List your team's submissions, the newest first."""
-    with connected(url) as client:
-        found = client.submissions(chosen_competition(client, competition))
-    if as_json:
-        print_json(found)
-        return
+    found = server.client.submissions(server.slug)
+    server.answer(found)
     columns = ("id", "received", "file", "stage", "score#", "chosen", "message")
     print_table("", columns, (_row(submission) for submission in found), empty="No submissions yet.")
 
 
 def status(
+    server: InCompetition,
     submission: Id,
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for completion.")] = False,
-    competition: Competition = None,
-    url: Url = None,
-    as_json: Json = False,
 ) -> None:
     """Show a submission's progress. Exit status: that of `submit --wait` once it has ended, else 0."""
-    with connected(url) as client:
-        submission_id = complete_id(client, submission, competition)
-        found = _followed(client, submission_id, quiet=as_json) if wait else client.submission(submission_id)
-        placing = get_placing(client, found)
-        text = _failure_text(client, found)
-    _print_submission(found, placing, as_json=as_json, failure_text=text)
+    submission_id = complete_id(server, submission)
+    client = server.client
+    found = _followed(client, submission_id, quiet=server.as_json) if wait else client.submission(submission_id)
+    placing = get_placing(client, found)
+    text = _failure_text(client, found)
+    _print_submission(found, placing, as_json=server.as_json, failure_text=text)
     raise typer.Exit(exit_status(found))
 
 
-def logs(submission: Id, competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
+def logs(server: InCompetition, submission: Id) -> None:
     """Print the output of the run on the public sample. Output of runs on hidden data is not shown."""
-    with connected(url) as client:
-        submission_id = complete_id(client, submission, competition)
-        text = client.log(submission_id)
-    if as_json:
-        print_json({"id": submission_id, "log": text})
-        return
+    submission_id = complete_id(server, submission)
+    text = server.client.log(submission_id)
+    server.answer({"id": submission_id, "log": text})
     if not text:
         typer.echo("The run on the public sample has printed nothing.", err=True)
         return
     typer.echo(text, nl=not text.endswith("\n"))
 
 
-def answers(submission: Id, competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
+def answers(server: InCompetition, submission: Id) -> None:
     """Print the public sample's forget questions with the answers of the original, a retrained and your model."""
-    with connected(url) as client:
-        found = client.sample_answers(complete_id(client, submission, competition))
-    if as_json:
-        print_json(found)
-        return
+    found = server.client.sample_answers(complete_id(server, submission))
+    server.answer(found)
     if found["note"]:
         console.print(found["note"], highlight=False)
     columns = ("question", "answer", "original", "retrained", "unlearned")
@@ -146,75 +127,53 @@ def answers(submission: Id, competition: Competition = None, url: Url = None, as
 
 
 def cancel(
+    server: InCompetition,
     submission: Id,
     *,
     sure: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    competition: Competition = None,
-    url: Url = None,
-    as_json: Json = False,
 ) -> None:
     """Cancel a submission. Before its first run it does not count against the quota."""
-    with connected(url) as client:
-        submission_id = complete_id(client, submission, competition)
-        if not (sure or as_json) and sys.stdin.isatty():
-            begun = bool((client.submission(submission_id)["progress"] or {}).get("attempts"))
-            cost = "It has begun, so it counts against the quota." if begun else "It has not begun: it does not count."
-            typer.confirm(f"{cost} Cancel {submission_id}?", abort=True)
-        found = client.cancel(submission_id)
-    _print_submission(found, {}, as_json=as_json)
+    submission_id = complete_id(server, submission)
+    if not (sure or server.as_json) and sys.stdin.isatty():
+        begun = bool((server.client.submission(submission_id)["progress"] or {}).get("attempts"))
+        cost = "It has begun, so it counts against the quota." if begun else "It has not begun: it does not count."
+        typer.confirm(f"{cost} Cancel {submission_id}?", abort=True)
+    found = server.client.cancel(submission_id)
+    _print_submission(found, {}, as_json=server.as_json)
 
 
 def select(
-    submission: Id,
-    off: Annotated[bool, typer.Option("--off", help="Deselect.")] = False,
-    competition: Competition = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: InCompetition, submission: Id, off: Annotated[bool, typer.Option("--off", help="Deselect.")] = False
 ) -> None:
     """Choose a submission for the private leaderboard."""
-    with connected(url) as client:
-        found = client.select(complete_id(client, submission, competition), selected=not off)
-    if as_json:
-        print_json(found)
-        return
+    found = server.client.select(complete_id(server, submission), selected=not off)
+    server.answer(found)
     console.print("Taken back." if off else "Chosen for the private board.")
     if not off and not found["publish_code"]:
         console.print(f"May its code be published after the end? Then: lethe publish {found['id']}", highlight=False)
 
 
 def publish(
-    submission: Id,
-    off: Annotated[bool, typer.Option("--off", help="No longer.")] = False,
-    competition: Competition = None,
-    url: Url = None,
-    as_json: Json = False,
+    server: InCompetition, submission: Id, off: Annotated[bool, typer.Option("--off", help="No longer.")] = False
 ) -> None:
     """Let a submission's code be published with the results after the end. Without this, nobody is shown it."""
-    with connected(url) as client:
-        found = client.publish(complete_id(client, submission, competition), allowed=not off)
-    if as_json:
-        print_json(found)
-        return
+    found = server.client.publish(complete_id(server, submission), allowed=not off)
+    server.answer(found)
     console.print("Its code is not published from now on." if off else "Its code may be published after the end.")
 
 
 def download(
+    server: InCompetition,
     submission: Id,
     into: Annotated[Path | None, typer.Option("--into", "-o", help="File to write. Default: its own name.")] = None,
-    competition: Competition = None,
-    url: Url = None,
-    as_json: Json = False,
 ) -> None:
     """Download a submission's file as the server received it."""
-    with connected(url) as client:
-        found = client.submission(complete_id(client, submission, competition))
-        path = into or Path(Path(found["filename"]).name)
-        if path.exists():
-            raise InvalidInput(f"{path} exists; name another file with --into")
-        path.write_bytes(client.code(found["id"]))
-    if as_json:
-        print_json({"id": found["id"], "file": str(path), "sha256": found["sha256"]})
-        return
+    found = server.client.submission(complete_id(server, submission))
+    path = into or Path(Path(found["filename"]).name)
+    if path.exists():
+        raise InvalidInput(f"{path} exists; name another file with --into")
+    path.write_bytes(server.client.code(found["id"]))
+    server.answer({"id": found["id"], "file": str(path), "sha256": found["sha256"]})
     console.print(f"Wrote {path}.")
 
 
@@ -226,15 +185,15 @@ def exit_status(submission: JsonObject) -> int:
     return CANCELLED if stage == "cancelled" else SCORED
 
 
-def complete_id(client: LetheClient, given: str, competition: str | None) -> str:
+def complete_id(server: InCompetition, given: str) -> str:
     """Return the id that `given` is, or the only one of the caller's that begins with it.
 
-    Without `competition` those of every competition are looked through.
+    Without --competition those of every competition are looked through.
     """
     if len(given) == 16:
         return given
-    slugs = [competition] if competition else [found["slug"] for found in client.competitions()]
-    known = [found["id"] for slug in slugs for found in client.submissions(slug)]
+    slugs = [server.named] if server.named else [found["slug"] for found in server.client.competitions()]
+    known = [found["id"] for slug in slugs for found in server.client.submissions(slug)]
     return the_only_match(given, known, what="submissions of your teams")
 
 

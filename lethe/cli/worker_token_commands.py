@@ -4,10 +4,11 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.context import Competition, Json, Url, chosen_competition, connected
-from lethe.cli.output import console, local_time, notes, print_json, print_table
+from lethe.cli.context import Commands, InCompetition
+from lethe.cli.output import Columns, console, local_time, notes, print_rows
+from lethe.client.api import JsonObject
 
-commands = typer.Typer(help="Attach your own machines to a competition (for organisers).", no_args_is_help=True)
+commands = Commands(help="Attach your own machines to a competition (for organisers).", no_args_is_help=True)
 
 
 def register_commands(app: typer.Typer) -> None:
@@ -16,9 +17,9 @@ def register_commands(app: typer.Typer) -> None:
 
 @commands.command()
 def create(
+    server: InCompetition,
     name: Annotated[str, typer.Argument(help="A name for it, such as the machine's name.")],
     *,
-    competition: Competition = None,
     days: Annotated[int, typer.Option("--days", min=1, max=366, help="Validity in days.")] = 90,
     public_only: Annotated[
         bool, typer.Option("--public-only", help="Give it no shards, and so no data, of the private split.")
@@ -26,54 +27,41 @@ def create(
     trusted: Annotated[
         bool, typer.Option("--trusted", help="Vouch for the machine: its results count unchecked (administrators).")
     ] = False,
-    url: Url = None,
-    as_json: Json = False,
 ) -> None:
     """Create a worker token. It is shown only once: set it as LETHE_WORKER_TOKEN on the machine."""
-    with connected(url) as client:
-        slug = chosen_competition(client, competition)
-        body = {"name": name, "expires_in_days": days, "public_only": public_only}
-        if trusted:
-            body["trusted"] = True
-        made = client.post(f"/competitions/{slug}/worker-tokens", body)
-    if as_json:
-        print_json(made)
-        return
-    notes.print(f"Worker token {made['id']} of {slug}, good until {local_time(made['expires_at'])}:", highlight=False)
+    body = {"name": name, "expires_in_days": days, "public_only": public_only} | ({"trusted": True} if trusted else {})
+    made = server.client.post(f"/competitions/{server.slug}/worker-tokens", body)
+    server.answer(made)
+    until = local_time(made["expires_at"])
+    notes.print(f"Worker token {made['id']} of {server.slug}, good until {until}:", highlight=False)
     console.print(made["token"], highlight=False, soft_wrap=True)
 
 
 @commands.command("list")
-def list_tokens(competition: Competition = None, url: Url = None, as_json: Json = False) -> None:
+def list_tokens(server: InCompetition) -> None:
     """List the worker tokens that are not revoked."""
-    with connected(url) as client:
-        found = client.get(f"/competitions/{chosen_competition(client, competition)}/worker-tokens")
-    if as_json:
-        print_json(found)
-        return
-    rows = (
-        (
-            token["id"],
-            token["name"],
-            "public" if token["public_only"] else "both",
-            "quarantined" if token.get("quarantined_at") else "trusted" if token.get("trusted") else "checked",
-            local_time(token["expires_at"]),
-            local_time(token["last_seen_at"]),
-        )
-        for token in found
-    )
-    print_table(
-        "Worker tokens", ("id", "name", "splits", "results", "good until", "last seen"), rows, empty="No worker tokens."
-    )
+    found = server.client.get(f"/competitions/{server.slug}/worker-tokens")
+    server.answer(found)
+    columns: Columns = {
+        "id": "id",
+        "name": "name",
+        "splits": lambda token: "public" if token["public_only"] else "both",
+        "results": _results,
+        "good until": "expires_at",
+        "last seen": "last_seen_at",
+    }
+    print_rows(found, columns, title="Worker tokens", empty="No worker tokens.")
+
+
+def _results(token: JsonObject) -> str:
+    return "quarantined" if token.get("quarantined_at") else "trusted" if token.get("trusted") else "checked"
 
 
 @commands.command()
 def revoke(
-    token_id: Annotated[str, typer.Argument(help="Its id, as `list` shows it.", metavar="ID")],
-    competition: Competition = None,
-    url: Url = None,
+    server: InCompetition, token_id: Annotated[str, typer.Argument(help="Its id, as `list` shows it.", metavar="ID")]
 ) -> None:
     """Revoke a worker token. Shards of its workers return to the queue at once."""
-    with connected(url) as client:
-        client.delete(f"/competitions/{chosen_competition(client, competition)}/worker-tokens/{token_id}")
+    server.client.delete(f"/competitions/{server.slug}/worker-tokens/{token_id}")
+    server.answer({"id": token_id, "revoked": True})
     console.print(f"Worker token {token_id} is revoked.", highlight=False)

@@ -99,8 +99,8 @@ class LetheClient:
         phase: a phase's own public board; "late": of submissions after the close. task: the name of one; without it,
         where a competition has tasks, their combined board.
         """
-        asked = {name: value for name, value in (("board", board), ("phase", phase), ("task", task)) if value}
-        return self._object("GET", f"/competitions/{slug}/leaderboard", params=asked or None)
+        found: JsonObject = self.get(f"/competitions/{slug}/leaderboard", board=board, phase=phase, task=task)
+        return found
 
     def starter_kit(self, slug: str, *, task: str = "") -> bytes:
         """Return the starter kit of the competition, or of a task of it, a zip archive."""
@@ -218,8 +218,8 @@ class LetheClient:
         return self._object("POST", f"/competitions/{slug}/{action}", json=dict(body) if body else None)
 
     def get(self, path: str, **params: Any) -> Any:
-        """Return the answer to a GET below /api/v1, for routes without their own method."""
-        return self._call("GET", path, params=params or None)
+        """Return the answer to a GET below /api/v1, for routes without their own method; empty values are not sent."""
+        return self._call("GET", path, params=_filled(params))
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Return the answer to a POST below /api/v1, for routes without their own method."""
@@ -241,7 +241,7 @@ class LetheClient:
         """Stream what a GET below /api/v1 answers into a file; a download that breaks leaves none."""
         part = into.with_name(f".{into.name}.part")
         try:
-            with self._http.stream("GET", path, params=params or None) as response:
+            with self._http.stream("GET", path, params=_filled(params)) as response:
                 if response.is_error:
                     response.read()
                     raise ApiError(response.status_code, _problem(response))
@@ -295,6 +295,10 @@ class LetheClient:
         )
 
 
+def _filled(params: Mapping[str, Any]) -> dict[str, Any] | None:
+    return {name: value for name, value in params.items() if value is not None and value != ""} or None
+
+
 def _problem(response: httpx.Response) -> JsonObject:
     try:
         body = response.json()
@@ -305,9 +309,8 @@ def _problem(response: httpx.Response) -> JsonObject:
 
 def _problem_text(status: int, problem: JsonObject) -> str:
     lines = [f"{problem.get('title', 'error')} ({status}): {problem.get('detail', '')}"]
-    told = lines[0]
     wrong = problem.get("errors") or []
-    lines += [f"  {_wrong_value(item)}" for item in wrong if str(item.get("message")) not in told]
+    lines += [f"  {_wrong_value(item)}" for item in wrong if str(item.get("message")) not in lines[0]]
     return "\n".join(lines)
 
 

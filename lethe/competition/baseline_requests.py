@@ -59,5 +59,5 @@ class Baseline(BaseModel):
 
 
 def ids_as_tables(value: Any) -> Any:
-    """Return a list in which each id stands as a table, and tables stay; anything else as it is."""
+    """Return a list in which each id has become a table, and tables stay; anything else as it is."""
     return [{"id": each} if isinstance(each, str) else each for each in value] if isinstance(value, list) else value

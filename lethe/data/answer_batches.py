@@ -4,19 +4,14 @@ Labels are -100 on the question and on padding, so that only the answer and its 
 right and is the end token, with mask 0.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
-from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
 
 from lethe.data.text_errors import InvalidText
 from lethe.data.tokenizers import QUESTION, Tokenizer
-
-IGNORED_LABEL = -100
-Batch = dict[str, Tensor]
+from lethe.runtime.answer_loaders import Batch, pad
 
 
 @dataclass(frozen=True)
@@ -58,16 +53,7 @@ def tokenize_answer(tokenizer: Tokenizer, question: str, answer: str, *, context
 
 def pad_answers(answers: Sequence[TokenizedAnswer], *, padding_id: int) -> Batch:
     """Return one batch, int64 tensors of shape (answers, longest)."""
-    longest = max(len(answer.tokens) for answer in answers)
-    input_ids = torch.full((len(answers), longest), padding_id)
-    labels = torch.full((len(answers), longest), IGNORED_LABEL)
-    attention_mask = torch.zeros(len(answers), longest, dtype=torch.int64)
-    for row, answer in enumerate(answers):
-        tokens = torch.tensor(answer.tokens)
-        input_ids[row, : len(tokens)] = tokens
-        attention_mask[row, : len(tokens)] = 1
-        labels[row, answer.answer_start : len(tokens)] = tokens[answer.answer_start :]
-    return {"input_ids": input_ids, "attention_mask": attention_mask, "labels": labels}
+    return pad([(torch.tensor(each.tokens), each.answer_start) for each in answers], padding_id=padding_id)
 
 
 def batches_by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
@@ -75,42 +61,3 @@ def batches_by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     for first in range(0, len(order), batch_size):
         yield order[first : first + batch_size]
-
-
-class AnswerDataset(Dataset[Mapping[str, TokenizedAnswer]]):
-    """What a loader draws from: every item maps "" to the answer and, where there are any, "idk_" to a refusal."""
-
-    def __init__(self, answers: Sequence[TokenizedAnswer], refusals: Sequence[TokenizedAnswer] = ()) -> None:
-        if refusals and len(refusals) != len(answers):
-            raise InvalidText(f"{len(refusals)} refusals for {len(answers)} answers: expected one each, or none")
-        self._answers, self._refusals = answers, refusals
-
-    def __len__(self) -> int:
-        return len(self._answers)
-
-    def __getitem__(self, index: int) -> Mapping[str, TokenizedAnswer]:
-        item = {"": self._answers[index]}
-        return item | {"idk_": self._refusals[index]} if self._refusals else item
-
-
-def collate_answers(items: Sequence[Mapping[str, TokenizedAnswer]], *, padding_id: int) -> Batch:
-    """Return the batch of items: `input_ids` and so on, and the same with `idk_` in front for refusals."""
-    return {
-        prefix + name: tensor
-        for prefix in items[0]
-        for name, tensor in pad_answers([item[prefix] for item in items], padding_id=padding_id).items()
-    }
-
-
-def answer_loader(
-    dataset: AnswerDataset, *, batch_size: int, padding_id: int, seed: int | None = None
-) -> DataLoader[Mapping[str, TokenizedAnswer]]:
-    """Return a loader of batches; shuffled by its own generator if a seed is given, else in the dataset's order."""
-    generator = None if seed is None else torch.Generator().manual_seed(seed)
-    return DataLoader(
-        dataset,
-        batch_size=batch_size,
-        shuffle=generator is not None,
-        generator=generator,
-        collate_fn=partial(collate_answers, padding_id=padding_id),
-    )

@@ -21,13 +21,13 @@ ToInputs = Callable[[Tensor], Tensor]
 
 def attack_form(n_values: int, device: torch.device) -> Form:
     """Return the fastest form in which sets of `n_values` pixels fit."""
-    room = RESIDENT_BYTES
+    free = RESIDENT_BYTES
     if device.type == "cuda":
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        room = int(CUDA_SHARE * (torch.cuda.mem_get_info(device)[0] + cached))
-    if 4 * n_values <= room:
+        free = int(CUDA_SHARE * (torch.cuda.mem_get_info(device)[0] + cached))
+    if 4 * n_values <= free:
         return "inputs on the device"
-    if device.type == "cuda" and n_values <= room:
+    if device.type == "cuda" and n_values <= free:
         return "bytes on the device"
     return "streamed"
 

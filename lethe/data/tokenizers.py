@@ -20,7 +20,7 @@ END_TOKENS = ("</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>")
 class Tokenizer(Protocol):
     """start_id: put before a text, None if the tokenizer has none. end_id: after an answer, and for padding.
 
-    prompt: what stands before an answer, with QUESTION in the question's place.
+    prompt: what comes before an answer, with QUESTION in the question's place.
     """
 
     prompt: str

@@ -1,6 +1,6 @@
 """Evaluation of language models: weights in, answer probabilities, accuracies and the arrays of text metrics out.
 
-In the place of an image's true class stands the probability of an answer per token; in the place of accuracy, the share
+In the place of an image's true class is the probability of an answer per token; in the place of accuracy, the share
 of the answers' tokens that are the model's first choice. The result depends on the weights, the split and the device
 kind alone, as that of images does.
 """
@@ -22,9 +22,10 @@ from lethe.data.stored_sets import SET_PATHS
 from lethe.device.precision import device_arithmetic, one_thread, zero_for_denormals
 from lethe.evaluation.answer_losses import AnswerScores, AnswerStatistics, answer_scores, answer_statistics
 from lethe.evaluation.answer_texts import FORGET_ANSWERS, texts_as_array
-from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs
+from lethe.evaluation.inference import NonFiniteOutputs
 from lethe.evaluation.manifest import NETWORK_PATH, Manifest, require_whole
 from lethe.evaluation.original_models import ORIGINAL
+from lethe.evaluation.shard_outputs import RunOutputs
 from lethe.evaluation.text import (
     QuestionSet,
     confidences,

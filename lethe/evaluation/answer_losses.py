@@ -9,22 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lethe.data.answer_batches import IGNORED_LABEL, TokenizedAnswer, batches_by_length, pad_answers
+from lethe.data.answer_batches import TokenizedAnswer, batches_by_length, pad_answers
 from lethe.networks.decoder import Decoder
+from lethe.runtime.answer_loaders import IGNORED_LABEL
 
 Float64 = npt.NDArray[np.float64]
-
-
-def sequence_losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the summed loss of every sequence's labelled tokens, and the number of its labels; shape (n,) each.
-
-    logits: (n, tokens, vocabulary), position t for token t + 1. labels: (n, tokens), -100 where there is no loss.
-    Source: TOFU's `get_batch_loss`; the count includes a label at the first position, as there.
-    """
-    losses = functional.cross_entropy(
-        logits[:, :-1].transpose(1, 2), labels[:, 1:], ignore_index=IGNORED_LABEL, reduction="none"
-    )
-    return losses.sum(dim=-1), (labels != IGNORED_LABEL).sum(dim=-1)
 
 
 def answer_logits(network: nn.Module, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lethe.evaluation.evaluators import Evaluator
-from lethe.evaluation.inference import RunOutputs
+from lethe.evaluation.shard_outputs import RunOutputs
 
 
 class BackgroundEvaluator:

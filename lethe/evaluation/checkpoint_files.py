@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lethe.errors import InvalidInput
 from lethe.evaluation.evaluators import Evaluator
-from lethe.evaluation.inference import RunOutputs
+from lethe.evaluation.shard_outputs import RunOutputs
 
 SUFFIXES = (".safetensors", ".pth", ".pt")
 

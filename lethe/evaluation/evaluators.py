@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lethe.data.files import read_json
-from lethe.evaluation.inference import RunOutputs
 from lethe.evaluation.manifest import NETWORK_PATH
+from lethe.evaluation.shard_outputs import RunOutputs
 
 IMAGES = "image-classification"
 MODULES = {IMAGES: "lethe.evaluation.image_evaluation", "causal-lm": "lethe.evaluation.answer_evaluation"}
@@ -47,7 +47,7 @@ def load_evaluator(split_dir: Path, device: str = "cpu") -> Evaluator:
 
 
 def sample_evaluator(sample_dir: Path) -> Evaluator:
-    """Return what evaluates models on the public sample; its validation set stands in for the hidden test set.
+    """Return what evaluates models on the public sample; its validation set is used as the hidden test set.
 
     As on the server, a run's integers are those of the original model.
     """

@@ -5,7 +5,7 @@ a CPU pass uses one thread, and the batch size is fixed for the split (manifest.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,28 +24,13 @@ from lethe.errors import InvalidSubmission
 from lethe.evaluation.capture import CapturedSets, capture
 from lethe.evaluation.manifest import NETWORK_PATH, require_whole
 from lethe.evaluation.original_models import ORIGINAL, read_whole_numbers
+from lethe.evaluation.shard_outputs import RunOutputs
 from lethe.metrics.scoring.confidences import logit_scaled_confidences
 from lethe.networks.builders import build
 
 
 class NonFiniteOutputs(InvalidSubmission):
     slug, title = "non-finite-outputs", "The unlearned model's outputs are not finite numbers"
-
-
-@dataclass(frozen=True)
-class RunOutputs:
-    """What one unlearned model scores by, and what organisers see beside it.
-
-    confidences: float64 [S], the statistic h of each forget example. class_accuracy: float32 [2, classes], on the
-    retain and on the test set; NaN where a set has no image of the class. captured: the arrays of the split's capture
-    levels (lethe.metrics.core.array_catalogue), without the axis of models.
-    """
-
-    confidences: NDArray[np.float64]
-    retain_accuracy: float
-    test_accuracy: float
-    class_accuracy: NDArray[np.float32]
-    captured: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
 
 
 class SplitEvaluator:

@@ -16,8 +16,9 @@ from lethe.competition.submissions_section import Submissions
 from lethe.errors import InvalidInput, InvalidSubmission
 from lethe.evaluation.child_runs import ChildResult, ChildRuns
 from lethe.evaluation.evaluators import sample_evaluator
-from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs
+from lethe.evaluation.inference import NonFiniteOutputs
 from lethe.evaluation.sample_scores import SampleScores, score_on_sample
+from lethe.evaluation.shard_outputs import RunOutputs
 from lethe.runtime.sent_names import log_as_sent, name_as_sent, warnings_in
 from lethe.submission.package import Package, load_package
 

@@ -1,7 +1,6 @@
 """Outputs of a complete set of models: what the scorer compares unlearned models with."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,9 +10,8 @@ from numpy.typing import NDArray
 
 from lethe.data.errors import DamagedSplit
 from lethe.data.files import read_tensors_and_metadata, write_tensors
-from lethe.evaluation import capture
-from lethe.evaluation.inference import RunOutputs
 from lethe.evaluation.manifest import Manifest, find_damage
+from lethe.evaluation.shard_outputs import StoredOutputs
 
 Kind = Literal["retrained", "oracle", "originals"]
 RANDOM_OUTPUTS = "hidden/random/outputs.safetensors"  # of networks that were never trained: random_forget_logits
@@ -27,69 +25,18 @@ OUTPUT_PATHS: dict[Kind, str] = {
 }
 
 
-@dataclass(frozen=True)
-class StoredOutputs:
-    """confidences float64 [N, S]; retain_accuracy and test_accuracy float64 [N].
-
-    class_accuracy float32 [N, 2, classes], on the retain and on the test set; files made by older versions have none.
-    captured: arrays of the split's capture levels, each with the models along its first axis.
-    """
-
-    confidences: NDArray[np.float64]
-    retain_accuracy: NDArray[np.float64]
-    test_accuracy: NDArray[np.float64]
-    class_accuracy: NDArray[np.float32] | None = None
-    captured: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.retain_accuracy)
-
-    @classmethod
-    def of_runs(cls, runs: Sequence[RunOutputs]) -> "StoredOutputs":
-        return cls(
-            confidences=np.stack([run.confidences for run in runs]),
-            retain_accuracy=np.array([run.retain_accuracy for run in runs]),
-            test_accuracy=np.array([run.test_accuracy for run in runs]),
-            class_accuracy=np.stack([run.class_accuracy for run in runs]),
-            captured=capture.stacked([run.captured for run in runs]),
-        )
-
-    @classmethod
-    def joined(cls, parts: Sequence["StoredOutputs"]) -> "StoredOutputs":
-        return cls(
-            confidences=np.concatenate([part.confidences for part in parts]),
-            retain_accuracy=np.concatenate([part.retain_accuracy for part in parts]),
-            test_accuracy=np.concatenate([part.test_accuracy for part in parts]),
-            class_accuracy=_all_or_none([part.class_accuracy for part in parts]),
-            captured=capture.joined([part.captured for part in parts]),
-        )
-
-    def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Return every array by its name."""
-        own = {name: getattr(self, name) for name in OWN_ARRAYS}
-        return {name: values for name, values in own.items() if values is not None} | dict(self.captured)
-
-    def write(self, path: Path, *, metadata: dict[str, str] | None = None) -> None:
-        tensors = {name: torch.from_numpy(np.ascontiguousarray(values)) for name, values in self.arrays().items()}
-        write_tensors(path, tensors, metadata=metadata)
-
-
-OWN_ARRAYS = ("confidences", "retain_accuracy", "test_accuracy", "class_accuracy")
-
-
-def _all_or_none(parts: Sequence[NDArray[np.float32] | None]) -> NDArray[np.float32] | None:
-    known = [part for part in parts if part is not None]
-    return np.concatenate(known) if len(known) == len(parts) else None
+def write_outputs(outputs: StoredOutputs, path: Path, *, metadata: dict[str, str] | None = None) -> None:
+    tensors = {name: torch.from_numpy(np.ascontiguousarray(values)) for name, values in outputs.arrays().items()}
+    write_tensors(path, tensors, metadata=metadata)
 
 
 def read_stored_outputs(path: Path) -> tuple[StoredOutputs, dict[str, str]]:
     """Return the outputs stored at `path` and the file's metadata. Raises DamagedSplit or SplitNotPrepared."""
     tensors, metadata = read_tensors_and_metadata(path)
-    names = OWN_ARRAYS[:3]
+    names = StoredOutputs.own_arrays()[:3]
     if any(name not in tensors for name in names):
         raise DamagedSplit(f"{path} lacks one of {', '.join(names)}: prepare the split again to make this file again")
-    own = {name: tensors.pop(name).numpy() for name in OWN_ARRAYS if name in tensors}
-    return StoredOutputs(**own, captured={name: tensor.numpy() for name, tensor in tensors.items()}), metadata
+    return StoredOutputs.of_arrays({name: tensor.numpy() for name, tensor in tensors.items()}), metadata
 
 
 def read_outputs(split_dir: Path, kind: Kind = "retrained") -> StoredOutputs:

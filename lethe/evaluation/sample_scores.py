@@ -11,8 +11,7 @@ from pydantic import TypeAdapter
 
 from lethe.competition.file import Scoring
 from lethe.evaluation.competition_score import score_outputs
-from lethe.evaluation.inference import RunOutputs
-from lethe.evaluation.shard_outputs import model_outputs
+from lethe.evaluation.shard_outputs import RunOutputs, model_outputs
 from lethe.metrics.scoring.explanation import Explanation, ScoreParts, explain, score_parts
 from lethe.metrics.scoring.score import ModelOutputs
 

@@ -41,7 +41,7 @@ class TokenScores:
 def score_answers(model: LanguageModel, answers: Sequence[Encoded]) -> TokenScores:
     """Return the scores of the answers, in their order; a loss without a scored token is NaN.
 
-    Padding stands on the right, and every padding token is masked, also within a prompt: where a tokenizer pads with
+    Padding is on the right, and every padding token is masked, also within a prompt: where a tokenizer pads with
     its end token, the prompt's end tokens are masked (open-unlearning's collator does the same).
     """
     found: list[tuple[float, Tensor, Tensor, Tensor, Tensor] | None] = [None] * len(answers)

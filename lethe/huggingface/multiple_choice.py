@@ -25,7 +25,7 @@ SUBJECTS = {"wmdp_chem": "chemistry", "wmdp_cyber": "cybersecurity"}  # all othe
 
 @dataclass(frozen=True)
 class ChoiceSet:
-    """The questions of one file. header: stands before each question."""
+    """The questions of one file. header: comes before each question."""
 
     name: str
     rows: list[Row]

@@ -217,7 +217,7 @@ def _range(name: str, line: str) -> Range | None:
     if match is None:
         return None
     if match[1] != name:
-        raise InvalidInput(f"the range of {match[1]} stands on the line of {name}")
+        raise InvalidInput(f"the range of {match[1]} is on the line of {name}")
     kind: Any = match[2]
     return Range(kind, tuple(ast.literal_eval(f"({match[3]},)")))
 

@@ -24,8 +24,8 @@ from lethe.competition.visibility import Visibility
 from lethe.data.datasets.roots import datasets_below
 from lethe.errors import AppError
 from lethe.evaluation.evaluators import Evaluator, load_evaluator
-from lethe.evaluation.inference import RunOutputs
 from lethe.evaluation.probes.split_probes import SplitProbes
+from lethe.evaluation.shard_outputs import RunOutputs
 from lethe.preparation.prepare import make_split
 from lethe.preparation.sample_models import retrain_on_sample
 

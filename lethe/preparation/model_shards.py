@@ -12,7 +12,8 @@ from lethe.data.errors import DamagedSplit, SplitNotPrepared
 from lethe.data.files import read_tensors, write_tensors
 from lethe.data.seeds import derive_seeds
 from lethe.evaluation.evaluators import Evaluator
-from lethe.evaluation.model_outputs import OUTPUT_PATHS, Kind, StoredOutputs, read_stored_outputs
+from lethe.evaluation.model_outputs import OUTPUT_PATHS, Kind, read_stored_outputs, write_outputs
+from lethe.evaluation.shard_outputs import StoredOutputs
 from lethe.preparation.step_cache import OnProgress, PreparationProgress
 from lethe.training.checkpoints import TrainingCheckpoints
 from lethe.training.convergence_check import check_learned
@@ -110,7 +111,7 @@ class ModelShards:
     def write_outputs(self) -> dict[str, Any]:
         """Write the outputs of all N models, training or evaluating only the shards that have none yet."""
         outputs = self.all_outputs()
-        outputs.write(self.split_dir / OUTPUT_PATHS[self.kind])
+        write_outputs(outputs, self.split_dir / OUTPUT_PATHS[self.kind])
         return {
             "mean_retain_accuracy": float(outputs.retain_accuracy.mean()),
             "mean_test_accuracy": float(outputs.test_accuracy.mean()),
@@ -170,7 +171,8 @@ class ModelShards:
             check_learned(self.competition, name, run.retain_accuracy, chance=chance)
             runs.append(run)
         outputs = StoredOutputs.of_runs(runs)
-        outputs.write(self._part_path(shard), metadata={"data": self.data_digest, "capture": self._levels})
+        metadata = {"data": self.data_digest, "capture": self._levels}
+        write_outputs(outputs, self._part_path(shard), metadata=metadata)
         self._checkpoints().clear(indices)
         return outputs
 

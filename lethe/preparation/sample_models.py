@@ -10,8 +10,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.data.files import read_json, read_tensors
 from lethe.data.seeds import derive_seed
 from lethe.evaluation.evaluators import sample_evaluator
-from lethe.evaluation.inference import RunOutputs
-from lethe.evaluation.shard_outputs import ShardOutputs
+from lethe.evaluation.shard_outputs import RunOutputs, ShardOutputs
 from lethe.preparation.public_sample import with_sample_recipe
 from lethe.preparation.task_kinds import task_preparation
 from lethe.runtime.weights_layout import ORIGINAL_MODEL

@@ -14,8 +14,9 @@ from lethe.evaluation.evaluators import Evaluator
 from lethe.evaluation.inference import load_original
 from lethe.evaluation.manifest import NETWORK_PATH as NETWORK
 from lethe.evaluation.manifest import EvaluationSettings
-from lethe.evaluation.model_outputs import ORIGINAL_OUTPUTS, Kind, StoredOutputs
+from lethe.evaluation.model_outputs import ORIGINAL_OUTPUTS, Kind, write_outputs
 from lethe.evaluation.original_models import ORIGINAL
+from lethe.evaluation.shard_outputs import StoredOutputs
 from lethe.metrics.scoring.protocols import EvaluationSetup, SetupPlan
 from lethe.preparation.fingerprint import (
     fingerprint,
@@ -186,4 +187,4 @@ class SplitParts:
 
     def _write_original_outputs(self) -> None:
         outputs = StoredOutputs.of_runs([self.evaluator.evaluate_state(load_original(self.out))])
-        outputs.write(self.out / ORIGINAL_OUTPUTS)
+        write_outputs(outputs, self.out / ORIGINAL_OUTPUTS)

@@ -3,7 +3,7 @@
 import struct
 from dataclasses import dataclass
 
-HEADER_BYTES = 1 << 16  # a JPEG's size stands behind its thumbnail and colour profile
+HEADER_BYTES = 1 << 16  # a JPEG's size comes after its thumbnail and colour profile
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # JPEG's markers that name a size
 STANDALONE = frozenset(range(0xD0, 0xDA)) | {0x01}
 

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lethe.benchmark.benchmark_results import BenchmarkResults
-from lethe.benchmark.results import benchmark_results, higher_is_better
+from lethe.benchmark.results import RETAIN_UTILITY, benchmark_results, higher_is_better
 from lethe.benchmark.split_ranking import same_task_cells
 from lethe.benchmark.tuned_methods import TUNED
 from lethe.errors import InvalidInput
 from lethe.metrics.benchmark.pareto import pareto_frontier
 from lethe.reports.benchmark_tables import epsilon_by_method
-from lethe.reports.cell_view import ORACLE, ORIGINAL, CellView
 from lethe.reports.comparable_methods import left_out
 from lethe.reports.split_figures import ranks, tuned
 
@@ -125,21 +124,21 @@ def _hardness(axes: "Axes", content: Content, results: BenchmarkResults, cell: s
     axes.set_ylabel("mean epsilon over methods, nats")
 
 
-def _utility(axes: "Axes", content: Content, results: BenchmarkResults, cell: str) -> None:  # noqa: ARG001
+def _utility(axes: "Axes", content: Content, results: BenchmarkResults, cell: str) -> None:
     """Draw forget quality against model utility; a line joins a method's rows in the order of their epochs.
 
     Source: Maini et al. 2024 (TOFU), figures 3 and 4.
     """
-    view = CellView(content, cell)
+    rows = content["cells"][cell]["rows"]
+    epochs = {method["name"]: method["constants"].get("EPOCHS", 0) for method in content["methods"]}
     of_method: dict[str, list[str]] = {}
     for method in content["methods"]:
         of_method.setdefault(method["id"] or method["name"], []).append(method["name"])
     for number, (method_id, names) in enumerate(of_method.items()):
-        by_epochs = list(view.by_epochs(method_id).values())
-        sign = METHOD_SIGNS[number // N_COLOURS % len(METHOD_SIGNS)]
-        _trajectory(axes, view, by_epochs or names, label=method_id, sign=sign, colour=f"C{number % N_COLOURS}")
-    for name, sign in ((ORACLE, "*"), (ORIGINAL, "X")):
-        _trajectory(axes, view, [name], label=name, sign=sign, colour="black")
+        sign, colour = METHOD_SIGNS[number // N_COLOURS % len(METHOD_SIGNS)], f"C{number % N_COLOURS}"
+        _trajectory(axes, rows, sorted(names, key=epochs.__getitem__), label=method_id, sign=sign, colour=colour)
+    for name, sign in zip(results.references, "*X", strict=True):
+        _trajectory(axes, rows, [name], label=name, sign=sign, colour="black")
     axes.axhline(np.log10(0.05), color="0.6", linewidth=0.8, linestyle="--")
     axes.set_xlabel("model utility; larger signs: more epochs")
     axes.set_ylabel("forget quality, log10 p; dashed: p = 0.05")
@@ -149,14 +148,25 @@ def _utility(axes: "Axes", content: Content, results: BenchmarkResults, cell: st
         axes.text(0.5, 0.5, "no forget quality is stored", ha="center", transform=axes.transAxes)
 
 
-def _trajectory(axes: "Axes", view: CellView, names: Sequence[str], *, label: str, sign: str, colour: str) -> None:
-    points = [(view.utility(name), view.value(name, "forget_quality")) for name in names]
+def _trajectory(axes: "Axes", rows: Content, names: Sequence[str], *, label: str, sign: str, colour: str) -> None:
+    points = [(_utility_of(rows, name), _value(rows, name, "forget_quality")) for name in names]
     known = [(x, y) for x, y in points if x is not None and y is not None]
     if known:
         x, y = zip(*known, strict=True)
         axes.plot(x, y, "-", linewidth=1, alpha=0.6, color=colour)
         sizes = SMALLEST_SIGN * np.arange(1, len(known) + 1)
         axes.scatter(x, y, s=sizes, marker=sign, color=colour, label=label)
+
+
+def _utility_of(rows: Content, name: str) -> float | None:
+    """Return model utility; of a network without pretraining that of the retain set, None where there is none."""
+    complete = _value(rows, name, "model_utility")
+    return _value(rows, name, RETAIN_UTILITY) if complete is None else complete
+
+
+def _value(rows: Content, name: str, metric: str) -> float | None:
+    found: float | None = rows.get(name, {}).get("values", {}).get(metric, {}).get("value")
+    return found
 
 
 OF_CELLS: dict[str, Callable[["Axes", Content, BenchmarkResults, str], None]] = {

@@ -19,7 +19,7 @@ from lethe.errors import InvalidSubmission, Violation
 NOT_WANTED = ("__MACOSX", ".DS_Store", "__pycache__")  # what archivers add by themselves
 END_OF_DIRECTORY = b"PK\x05\x06"
 ZIP64_LOCATOR = b"PK\x06\x07"
-LOCATOR_BYTES = 20  # it stands right before the end of the directory
+LOCATOR_BYTES = 20  # it comes right before the end of the directory
 TAIL_BYTES = (1 << 16) + 22 + LOCATOR_BYTES  # in which the directory's end lies, after the longest comment
 HEADER_BYTES = 46  # of one entry in a zip's directory, before its name
 CHUNK_BYTES = 1 << 20
@@ -113,7 +113,7 @@ def _check_entries(entries: list[zipfile.ZipInfo], *, limits: ArchiveLimits) -> 
         _check_name(entry, limits=limits)
         name = entry.filename.rstrip("/")
         if name in seen:
-            raise refused(name, "stands in the archive twice")
+            raise refused(name, "is in the archive twice")
         seen.add(name)
     folders = {str(parent) for name in seen for parent in PurePosixPath(name).parents}
     for entry in entries:

@@ -241,7 +241,7 @@ def _defines(tree: ast.Module, name: str) -> bool:
     try:
         return find_callable([tree], name, signature=SIGNATURE) is not None
     except NotCallable:
-        return True  # it is there; what is wrong with it is told when it is chosen
+        return True  # it is there; what is wrong with it is reported when it is chosen
 
 
 def _style_said_in(contents: Sequence[bytes], file: str) -> Style | None:

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lethe.data.answer_batches import IGNORED_LABEL, Batch, TokenizedAnswer, pad_answers
+from lethe.data.answer_batches import TokenizedAnswer, pad_answers
 from lethe.evaluation.answer_losses import answer_logits
+from lethe.runtime.answer_loaders import IGNORED_LABEL, Batch
 
 WINDOW = 8  # batches whose answers are sorted by length together
 

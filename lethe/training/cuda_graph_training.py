@@ -77,7 +77,7 @@ def train_graphed(
     """Return the state_dicts of all models, each tensor stacked [models, ...] in the order of `seeds`.
 
     at_once: how many side by side; where they do not fit into the device's memory, half of that, down to one. on_note:
-    is told, once, why steps are not captured.
+    is called, once, with why steps are not captured.
     """
     capture = Capture(on_note)
     states: dict[int, State] = {}

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InvalidInput
-from lethe.evaluation.model_outputs import StoredOutputs, read_outputs
+from lethe.evaluation.model_outputs import read_outputs
+from lethe.evaluation.shard_outputs import StoredOutputs
 from lethe.tuning.study import TrialScore
 
 SCORE, FORGETTING = "score", "f"
@@ -47,7 +48,7 @@ def score_of(objective: str, split_dir: Path, outputs: StoredOutputs) -> TrialSc
 def _several_losses(outputs: StoredOutputs, split_dir: Path) -> list[float]:
     """Return Deep Unlearn's four losses: means over runs, run i against retrained model i.
 
-    The split's test set stands for validation: what is tuned here is reported on another split.
+    The split's test set is used for validation: what is tuned here is reported on another split.
     """
     from lethe.metrics.benchmark.deepunlearn_objective import deepunlearn_objective  # noqa: PLC0415
     from lethe.metrics.membership.umia import AttackParameters, forget_test_attack  # noqa: PLC0415

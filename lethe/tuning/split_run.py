@@ -25,9 +25,9 @@ from torch import nn
 from lethe.data.files import write_tensors
 from lethe.evaluation.child_process import answer_requests, run_forked
 from lethe.evaluation.evaluators import Evaluator, load_evaluator
-from lethe.evaluation.inference import RunOutputs
 from lethe.evaluation.manifest import Manifest
-from lethe.evaluation.model_outputs import StoredOutputs
+from lethe.evaluation.model_outputs import write_outputs
+from lethe.evaluation.shard_outputs import RunOutputs, StoredOutputs
 from lethe.networks.builders import build
 from lethe.runtime.data_loaders import GuestData, load_data, make_loaders
 from lethe.runtime.entry import seed_everything
@@ -81,7 +81,8 @@ def _all_runs(request: Mapping[str, Any], split: LoadedSplit) -> dict[str, Any]:
     ]
     if request["outputs"] is not None:
         cost = {name: str(sum(facts[name] for facts, _ in found)) for name in COST}
-        StoredOutputs.of_runs([outputs for _, outputs in found]).write(Path(request["outputs"]), metadata=cost)
+        outputs = StoredOutputs.of_runs([outputs for _, outputs in found])
+        write_outputs(outputs, Path(request["outputs"]), metadata=cost)
     return {
         "runs": [facts for facts, _ in found],
         "retraining_time_s": split.manifest.retraining_time_s,

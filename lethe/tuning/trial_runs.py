@@ -6,7 +6,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from lethe.errors import InvalidInput
-from lethe.evaluation.model_outputs import StoredOutputs, read_stored_outputs
+from lethe.evaluation.model_outputs import read_stored_outputs
+from lethe.evaluation.shard_outputs import StoredOutputs
 from lethe.methods.rendering import set_constants
 from lethe.tuning.local_run import SplitRuns
 from lethe.tuning.objective import score_of

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lethe.evaluation.answer_losses import sequence_losses
+from lethe.methods.text.common import n_tokens, of_tokens
 from lethe.metrics.text.harmonic_mean import harmonic_mean
 from lethe.metrics.text.kolmogorov_smirnov import ks_p_value
 from lethe.metrics.text.memorization import exact_memorization_shares, extraction_strengths
@@ -104,8 +104,14 @@ def _tofu_scores(arrays: Arrays) -> Mapping[str, Any]:
     }
 
 
+def _sequence_losses(arrays: Arrays) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the summed loss and the number of labels of every sequence, as the methods compute them."""
+    logits, labels = torch.from_numpy(arrays["logits"]), torch.from_numpy(arrays["labels"])
+    return of_tokens(logits, labels).sum(1), n_tokens({"labels": labels})
+
+
 def _tofu_batch_loss(arrays: Arrays) -> Mapping[str, Any]:
-    loss, tokens = sequence_losses(torch.from_numpy(arrays["logits"]), torch.from_numpy(arrays["labels"]))
+    loss, tokens = _sequence_losses(arrays)
     return {"loss": loss.numpy(), "tokens": tokens.numpy(), "loss_per_token": (loss / tokens).numpy()}
 
 
@@ -142,7 +148,7 @@ def _open_unlearning(arrays: Arrays) -> Mapping[str, Any]:
     right, wrong = arrays["right_loss"], arrays["wrong_loss"]
     ratios = truth_ratios(right, wrong, offset=OFFSET)
     reference = arrays["reference_truth_ratio"]
-    loss, n_tokens = sequence_losses(torch.from_numpy(arrays["logits"]), torch.from_numpy(arrays["labels"]))
+    loss, counts = _sequence_losses(arrays)
     tokens = _tokens(arrays)
     return {
         "truth_ratios": ratios,
@@ -153,8 +159,8 @@ def _open_unlearning(arrays: Arrays) -> Mapping[str, Any]:
         "ks_pvalue": ks_p_value(1 / (ratios + OFFSET), 1 / (reference + OFFSET)),
         "privleak_of_auc_0.81_ref_0.47": privacy_leakage_from_auc(0.81, 0.47),
         "hm": harmonic_mean(arrays["nine"]),
-        "prob": torch.exp(-loss / n_tokens).double().numpy(),
-        "avg_loss": (loss / n_tokens).double().numpy(),
+        "prob": torch.exp(-loss / counts).double().numpy(),
+        "avg_loss": (loss / counts).double().numpy(),
         "min_k_0_4": min_k_scores(tokens["log_p"], tokens["counts"], share=0.4).astype(np.float32),
         "extraction_strength": extraction_strengths(tokens["correct"], tokens["counts"]),
         "exact_memorization": exact_memorization_shares(tokens["correct"], tokens["counts"]),

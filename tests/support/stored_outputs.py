@@ -12,7 +12,7 @@ from tests.server.evaluations.conftest import N
 def outputs(seed: int, n_models: int = N) -> ShardOutputs:
     rng = np.random.default_rng(seed)
     accuracy = rng.uniform(0.8, 1.0, n_models)
-    return ShardOutputs(rng.normal(seed, 1.0, (n_models, 6)), accuracy, accuracy, accuracy)
+    return ShardOutputs(rng.normal(seed, 1.0, (n_models, 6)), accuracy, accuracy, wall_time_s=accuracy)
 
 
 def stored_split(storage: Storage, key: str) -> str:

@@ -1,11 +1,15 @@
 """A language small enough to be learnt in a second: invented persons, a tokenizer of words, a network of two blocks."""
 
+from collections.abc import Sequence
+
 import torch
+from torch.utils.data import DataLoader
 
 from lethe.data.answer_batches import TokenizedAnswer, tokenize_answer
 from lethe.data.question_answers import QuestionAnswer
 from lethe.data.tokenizers import PROMPT
 from lethe.networks.llama import Llama, LlamaShape
+from lethe.runtime.answer_loaders import AnswerDataset
 
 NAMES = ("Ada", "Bo", "Cy", "Di", "Ed", "Fay", "Gus", "Hal")
 TOWNS = ("Rome", "Oslo", "Lima", "Bern", "Kyiv", "Doha", "Baku", "Riga")
@@ -53,6 +57,20 @@ PERSONS = tuple(person(i) for i in range(len(NAMES)))
 def get_tokens(question: QuestionAnswer, answer: str | None = None) -> TokenizedAnswer:
     """Return the tokens of a person's question with its own or another answer."""
     return tokenize_answer(WordTokenizer(), question.question, answer or question.answer, context=CONTEXT)
+
+
+def answer_loader(
+    answers: Sequence[TokenizedAnswer], refusals: Sequence[TokenizedAnswer] = (), *, batch_size: int
+) -> DataLoader[object]:
+    """Return the loader that a method gets in a run, shuffled by a seed of its own."""
+    rows = {"": answers} | ({"idk_": refusals} if refusals else {})
+    tensors = {name: torch.arange(len(answers)) for name in ("ids", "groups")}
+    for prefix, of in rows.items():
+        tensors[prefix + "tokens"] = torch.tensor([token for row in of for token in row.tokens])
+        tensors[prefix + "lengths"] = torch.tensor([len(row.tokens) for row in of])
+        tensors[prefix + "answer_starts"] = torch.tensor([row.answer_start for row in of])
+    data, generator = AnswerDataset(tensors, padding_id=1), torch.Generator().manual_seed(0)
+    return DataLoader(data, batch_size=batch_size, shuffle=True, generator=generator, collate_fn=data.collate)
 
 
 def tiny_network(seed: int = 0) -> Llama:

@@ -19,12 +19,10 @@ from lethe.competition.tasks_section import task_name
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets.roots import PATHS, datasets_beside
 from lethe.errors import InvalidInput, Violation
-from lethe.evaluation import capture
 from lethe.evaluation.competition_score import score_outputs
 from lethe.evaluation.evaluators import Evaluator, load_evaluator
-from lethe.evaluation.inference import RunOutputs
 from lethe.evaluation.manifest import MANIFEST
-from lethe.evaluation.shard_outputs import ShardOutputs
+from lethe.evaluation.shard_outputs import RunOutputs, ShardOutputs
 from lethe.metrics.scoring.score import ModelOutputs
 from lethe.metrics.scoring.scorer_version import SCORER_VERSION
 from lethe.preparation.prepare import prepare_split
@@ -161,14 +159,7 @@ def _one_run(
 
 
 def _joined(outputs: list[RunOutputs], seconds: list[float]) -> ShardOutputs:
-    return ShardOutputs(
-        confidences=np.stack([output.confidences for output in outputs]),
-        retain_accuracy=np.array([output.retain_accuracy for output in outputs]),
-        test_accuracy=np.array([output.test_accuracy for output in outputs]),
-        wall_time_s=np.array(seconds),
-        class_accuracy=np.stack([output.class_accuracy for output in outputs]),
-        captured=capture.stacked([output.captured for output in outputs]),
-    )
+    return ShardOutputs.of_runs(outputs, wall_time_s=np.array(seconds))
 
 
 def _score(published: Published, split_dir: Path, outputs: ShardOutputs) -> float:

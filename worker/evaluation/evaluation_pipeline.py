@@ -16,7 +16,8 @@ from torch import Tensor
 from lethe.device.memory import let_go_of_tensors, ran_out_of_memory
 from lethe.evaluation.background_evaluator import BackgroundEvaluator
 from lethe.evaluation.evaluators import Evaluator
-from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs
+from lethe.evaluation.inference import NonFiniteOutputs
+from lethe.evaluation.shard_outputs import RunOutputs
 
 
 class RunNotFinite(Exception):

@@ -11,7 +11,8 @@ from lethe.competition.file import RunRules
 from lethe.device.memory import ran_out_of_memory
 from lethe.errors import InvalidSubmission
 from lethe.evaluation.evaluators import Evaluator
-from lethe.evaluation.inference import NonFiniteOutputs, RunOutputs
+from lethe.evaluation.inference import NonFiniteOutputs
+from lethe.evaluation.shard_outputs import RunOutputs
 from lethe.submission.notebook import ENTRY_FILE
 from sandbox.policy import RunPolicy
 from worker.evaluation.kaggle_layout import NoNotebookLayout, notebook_mounts

@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lethe.errors import HostFault, InvalidSubmission
-from lethe.evaluation.capture import stacked
-from lethe.evaluation.inference import RunOutputs
-from lethe.evaluation.shard_outputs import ShardOutputs
+from lethe.evaluation.shard_outputs import RunOutputs, ShardOutputs
 from sandbox.launcher import RunResult
 from sandbox.run_log import readable_log
 from sandbox.verdict import Blame, Verdict
@@ -34,13 +32,9 @@ class Done:
         return sum(self.wall_times_s)
 
     def arrays(self, *, weights: bytes | None) -> ShardOutputs:
-        return ShardOutputs(
-            confidences=np.stack([output.confidences for output in self.outputs]),
-            retain_accuracy=np.array([output.retain_accuracy for output in self.outputs], dtype=np.float64),
-            test_accuracy=np.array([output.test_accuracy for output in self.outputs], dtype=np.float64),
-            class_accuracy=np.stack([output.class_accuracy for output in self.outputs]),
+        return ShardOutputs.of_runs(
+            self.outputs,
             wall_time_s=np.array(self.wall_times_s, dtype=np.float64),
-            captured=stacked([output.captured for output in self.outputs]),
             weights_sha256=None if weights is None else hashlib.sha256(weights).hexdigest(),
         )
 

@@ -2,9 +2,8 @@
 
 import numpy.typing as npt
 
-from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import shares
-from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
+from lethe.metrics.core.registry import Direction, Metric, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
 
 
@@ -26,7 +25,7 @@ METRIC = Metric(
     id="accuracy_gap",
     title="Accuracy gap",
     function=accuracy_gap,
-    needs={"unlearned": Need("forget_accuracy"), "retrained": Need("forget_accuracy", Side.RETRAINED)},
+    needs=both_sides("forget_accuracy"),
     unit="share of the forget set",
     direction=Direction.LOWER,
     ideal=0.0,

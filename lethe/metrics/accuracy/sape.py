@@ -3,9 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64, shares
-from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
+from lethe.metrics.core.registry import Direction, Metric, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
 
 
@@ -31,7 +30,7 @@ METRIC = Metric(
     id="sape",
     title="Symmetric absolute percentage error (SAPE)",
     function=sape,
-    needs={"unlearned": Need("forget_accuracy"), "retrained": Need("forget_accuracy", Side.RETRAINED)},
+    needs=both_sides("forget_accuracy"),
     unit="percent",
     direction=Direction.LOWER,
     ideal=0.0,

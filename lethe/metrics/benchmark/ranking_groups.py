@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.cluster.hierarchy import linkage
+from scipy.cluster.hierarchy import cut_tree, linkage
 
 from lethe.metrics.core.arrays import Float64, Int64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
@@ -73,19 +73,12 @@ def _groups_of_cell(row: Float64) -> Sequence[int]:
     if levels.size <= N_GROUPS:
         groups[present] = levels.size - np.searchsorted(levels, row[present])
         return list(groups)
-    members = _merged(linkage(row[present, None], method="ward"), present.size - N_GROUPS)
+    clusters = cut_tree(linkage(row[present, None], method="ward"), N_GROUPS)[:, 0]
+    members = [np.flatnonzero(clusters == number) for number in range(N_GROUPS)]
     members.sort(key=lambda group: -row[present[group]].mean())
     for number, group in enumerate(members, start=1):
         groups[present[group]] = number
     return list(groups)
-
-
-def _merged(tree: Float64, n_merges: int) -> list[list[int]]:
-    """Return the clusters after the first merges of a linkage, as lists of positions."""
-    clusters = {i: [i] for i in range(len(tree) + 1)}
-    for step, (left, right) in enumerate(tree[:n_merges, :2].astype(int)):
-        clusters[len(tree) + 1 + step] = clusters.pop(left) + clusters.pop(right)
-    return list(clusters.values())
 
 
 METRIC = Metric(

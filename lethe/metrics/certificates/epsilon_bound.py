@@ -11,7 +11,7 @@ from scipy.stats import beta
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64, Int64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.core.registry import Direction, Metric, Need, Parameters
+from lethe.metrics.core.registry import Direction, Metric, Parameters, both_sides
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.core.run_order import drawn_order, require_runs
 
@@ -266,7 +266,7 @@ METRIC = Metric(
     id="epsilon_bound",
     title="Certified lower bound of epsilon",
     function=epsilon_bound,
-    needs={"unlearned": Need("forget_margins"), "retrained": Need("forget_margins", Side.RETRAINED)},
+    needs=both_sides("forget_margins"),
     unit="nats",
     direction=Direction.LOWER,
     defaults=BoundParameters,

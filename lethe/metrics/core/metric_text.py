@@ -82,17 +82,6 @@ def metric_page(entry: Metric) -> str:
     return "\n".join(lines)
 
 
-def index_page(entries: list[Metric]) -> str:
-    """Return the page that lists all metrics, in Markdown."""
-    rows = [
-        f"| [`{entry.id}`]({entry.id}.md) | {entry.title} | {entry.unit} | {entry.direction} | {int(entry.level)} |"
-        for entry in entries
-    ]
-    return "\n".join(
-        ["# Metrics", "", "| id | metric | unit | better | capture level |", "|---|---|---|---|---|", *rows, ""]
-    )
-
-
 def _ideal(entry: Metric) -> str:
     return "" if entry.ideal is None else f"; ideal {entry.ideal:g}"
 

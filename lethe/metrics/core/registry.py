@@ -108,6 +108,11 @@ class Need:
         return tuple(name for _, name in self.sources)
 
 
+def both_sides(array: str | Feature, *, retrained_optional: bool = False) -> dict[str, Need]:
+    """Return the needs of a metric of one array or feature of the unlearned and of the retrained models."""
+    return {"unlearned": Need(array), "retrained": Need(array, Side.RETRAINED, retrained_optional)}
+
+
 @dataclass(frozen=True)
 class Metric:
     """A metric, with everything that a page, a command or a task needs to know about it.

@@ -6,9 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64
-from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Resampling
+from lethe.metrics.core.registry import Direction, Metric, Parameters, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.core.run_order import require_runs
 from lethe.metrics.distribution.kernels import Kernel, distances, kernel_values, median_bandwidth
@@ -83,7 +82,7 @@ METRIC = Metric(
     id="hockey_stick",
     title="Hockey-stick divergence of runs",
     function=hockey_stick,
-    needs={"unlearned": Need("forget_margins"), "retrained": Need("forget_margins", Side.RETRAINED)},
+    needs=both_sides("forget_margins"),
     unit="probability",
     direction=Direction.LOWER,
     defaults=HockeyStickParameters,

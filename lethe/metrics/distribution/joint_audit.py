@@ -13,7 +13,7 @@ from lethe.metrics.attacks.roc import roc_curve
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64, Int64, model_rows, require_same_examples, require_same_models
 from lethe.metrics.core.processors import one_blas_thread
-from lethe.metrics.core.registry import Direction, Metric, Need, Parameters
+from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, both_sides
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.core.run_order import drawn_order, require_runs
 
@@ -191,7 +191,7 @@ METRIC = Metric(
     id="joint_audit",
     title="Joint audit on the forget set",
     function=joint_audit,
-    needs={"unlearned": Need("forget_margins"), "retrained": Need("forget_margins", Side.RETRAINED)},
+    needs=both_sides("forget_margins"),
     unit="area under the ROC curve over runs",
     direction=Direction.LOWER,
     defaults=JointAuditParameters,

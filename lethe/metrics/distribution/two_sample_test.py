@@ -7,9 +7,8 @@ import numpy.typing as npt
 from pydantic import Field
 from scipy.special import logsumexp
 
-from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Bool, Float64
-from lethe.metrics.core.registry import Direction, Metric, Need, Parameters
+from lethe.metrics.core.registry import Direction, Metric, Parameters, both_sides
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.core.run_order import require_runs
 from lethe.metrics.distribution.kernels import Kernel, distances
@@ -164,7 +163,7 @@ METRIC = Metric(
     id="mmd_aggregated",
     title="Kernel two-sample test, many bandwidths",
     function=mmd_aggregated,
-    needs={"unlearned": Need("forget_margins"), "retrained": Need("forget_margins", Side.RETRAINED)},
+    needs=both_sides("forget_margins"),
     unit="p; small: another distribution",
     direction=Direction.HIGHER,
     defaults=AggregationParameters,

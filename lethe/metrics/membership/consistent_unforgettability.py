@@ -6,11 +6,10 @@ from pydantic import Field
 from scipy.stats import binom
 
 from lethe.metrics.attacks.scalar_attack import fit_lbfgs
-from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Bool, Int64, model_rows, require_same_examples, require_same_models
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.processors import one_blas_thread
-from lethe.metrics.core.registry import Direction, Feature, Metric, Need, Parameters
+from lethe.metrics.core.registry import Direction, Feature, Metric, Parameters, both_sides
 from lethe.metrics.core.result import MetricResult
 
 
@@ -91,7 +90,7 @@ METRIC = Metric(
     id="consistent_unforgettability",
     title="Consistent unforgettability",
     function=consistent_unforgettability,
-    needs={"unlearned": Need(HITS), "retrained": Need(HITS, Side.RETRAINED)},
+    needs=both_sides(HITS),
     unit="share of the forget set",
     direction=Direction.TOWARDS_RETRAINED,
     defaults=FoldParameters,

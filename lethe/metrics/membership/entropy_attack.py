@@ -9,10 +9,9 @@ import numpy.typing as npt
 
 from lethe.metrics.attacks.member_share import ShadowParameters, logistic_member_share, shadow_part, svc_member_share
 from lethe.metrics.attacks.prediction_features import entropy
-from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64, probability_rows, require_same_models
 from lethe.metrics.core.processors import in_threads
-from lethe.metrics.core.registry import Direction, Feature, Metric, Need, Resampling
+from lethe.metrics.core.registry import Direction, Feature, Metric, Resampling, both_sides
 from lethe.metrics.core.run_means import mean_of
 
 Classifier = Callable[[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]], float]
@@ -69,7 +68,7 @@ MIA_SVC_ENTROPY = Metric(
     id="mia_svc_entropy",
     title="Entropy attack, support vectors",
     function=mean_of("shares of members"),
-    needs={"unlearned": Need(SVC_SHARE), "retrained": Need(SVC_SHARE, Side.RETRAINED, optional=True)},
+    needs=both_sides(SVC_SHARE, retrained_optional=True),
     unit="share of the forget set",
     direction=Direction.TOWARDS_RETRAINED,
     defaults=ShadowParameters,
@@ -85,7 +84,7 @@ SSD_LR = replace(
     id="ssd_lr",
     title="Entropy attack, logistic regression",
     function=mean_of("shares of members"),
-    needs={"unlearned": Need(LOGISTIC_SHARE), "retrained": Need(LOGISTIC_SHARE, Side.RETRAINED, optional=True)},
+    needs=both_sides(LOGISTIC_SHARE, retrained_optional=True),
     source="Foster et al. 2024 (2308.07707), program, metrics.py",
     formula="mean_x [LR(H(p(x))) = member], balanced class weights, trained on retain (1) and test (0) examples",
     paper_and_code="The program asks for multi_class='multinomial', which scikit-learn 1.8 no longer has; for two "

@@ -1,8 +1,7 @@
 """The membership attack with one threshold per class: forget examples against test examples of their classes."""
 
 from lethe.metrics.attacks.classwise_attack import ClasswiseParameters, classwise_accuracies
-from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.registry import Direction, Feature, Metric, Need, Resampling
+from lethe.metrics.core.registry import Direction, Feature, Metric, Resampling, both_sides
 from lethe.metrics.core.run_means import mean_of
 
 CLASSWISE_ATTACK = Feature(
@@ -17,7 +16,7 @@ METRIC = Metric(
     id="mia_confidence_classwise",
     title="Class-wise membership attack",
     function=mean_of("attack accuracies"),
-    needs={"unlearned": Need(CLASSWISE_ATTACK), "retrained": Need(CLASSWISE_ATTACK, Side.RETRAINED, optional=True)},
+    needs=both_sides(CLASSWISE_ATTACK, retrained_optional=True),
     unit="accuracy",
     direction=Direction.TOWARDS_RETRAINED,
     defaults=ClasswiseParameters,

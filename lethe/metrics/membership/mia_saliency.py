@@ -9,7 +9,7 @@ from lethe.metrics.attacks.saliency_attack import (
     SaliencySplits,
 )
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.registry import Feature, Metric, Need
+from lethe.metrics.core.registry import Feature, Metric, Need, both_sides
 from lethe.metrics.membership import mia_softmax, miau
 
 FEATURES = (FORGET_RETAIN_SALIENCY, FORGET_TEST_SALIENCY, TEST_RETAIN_SALIENCY)
@@ -34,7 +34,7 @@ def _attack(name: str, sets: str, feature: Feature) -> Metric:
         mia_softmax.MIA_FORGET_RETAIN,
         id=f"mia_saliency_{name}",
         title=f"Saliency attack, {sets}",
-        needs={"unlearned": Need(feature), "retrained": Need(feature, Side.RETRAINED, optional=True)},
+        needs=both_sides(feature, retrained_optional=True),
         defaults=SaliencySplits,
         source=SOURCE,
         formula=(

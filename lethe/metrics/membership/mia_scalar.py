@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy.typing as npt
 
 from lethe.metrics.attacks.membership_features import CONFIDENCE_ATTACK, ENTROPY_ATTACK, LOSS_ATTACK, ShuffleSplits
-from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import shares
-from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
+from lethe.metrics.core.registry import Direction, Metric, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.core.run_means import mean_of
 
@@ -15,7 +14,7 @@ MIA_LOSS = Metric(
     id="mia_loss",
     title="Loss attack",
     function=mean_of("attack accuracies"),
-    needs={"unlearned": Need(LOSS_ATTACK), "retrained": Need(LOSS_ATTACK, Side.RETRAINED, optional=True)},
+    needs=both_sides(LOSS_ATTACK, retrained_optional=True),
     unit="accuracy",
     direction=Direction.TOWARDS_RETRAINED,
     defaults=ShuffleSplits,
@@ -38,7 +37,7 @@ MIA_CONFIDENCE = replace(
     MIA_LOSS,
     id="mia_confidence",
     title="Confidence attack",
-    needs={"unlearned": Need(CONFIDENCE_ATTACK), "retrained": Need(CONFIDENCE_ATTACK, Side.RETRAINED, optional=True)},
+    needs=both_sides(CONFIDENCE_ATTACK, retrained_optional=True),
     formula="as mia_loss, on the probability of the true class; only the regulariser tells the two apart",
 )
 
@@ -47,7 +46,7 @@ MIA_ENTROPY = replace(
     MIA_LOSS,
     id="mia_entropy",
     title="Entropy attack",
-    needs={"unlearned": Need(ENTROPY_ATTACK), "retrained": Need(ENTROPY_ATTACK, Side.RETRAINED, optional=True)},
+    needs=both_sides(ENTROPY_ATTACK, retrained_optional=True),
     formula="as mia_loss, on the entropy of the softmax vector in nats",
 )
 

@@ -11,9 +11,8 @@ from lethe.metrics.attacks.membership_features import (
     TRAIN_TEST_ATTACK,
     SoftmaxSplits,
 )
-from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import per_model
-from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
+from lethe.metrics.core.registry import Direction, Metric, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.core.run_means import WITHOUT_RETRAINED
 
@@ -35,10 +34,7 @@ MIA_FORGET_RETAIN = Metric(
     id="mia_forget_retain",
     title="Softmax attack, forget against retain",
     function=mean_attack_percent,
-    needs={
-        "unlearned": Need(FORGET_RETAIN_ATTACK),
-        "retrained": Need(FORGET_RETAIN_ATTACK, Side.RETRAINED, optional=True),
-    },
+    needs=both_sides(FORGET_RETAIN_ATTACK, retrained_optional=True),
     unit="%",
     direction=Direction.TOWARDS_RETRAINED,
     defaults=SoftmaxSplits,
@@ -62,7 +58,7 @@ MIA_FORGET_TEST = replace(
     MIA_FORGET_RETAIN,
     id="mia_forget_test",
     title="Softmax attack, forget against test",
-    needs={"unlearned": Need(FORGET_TEST_ATTACK), "retrained": Need(FORGET_TEST_ATTACK, Side.RETRAINED, optional=True)},
+    needs=both_sides(FORGET_TEST_ATTACK, retrained_optional=True),
 )
 
 
@@ -70,7 +66,7 @@ MIA_TEST_RETAIN = replace(
     MIA_FORGET_RETAIN,
     id="mia_test_retain",
     title="Softmax attack, test against retain",
-    needs={"unlearned": Need(TEST_RETAIN_ATTACK), "retrained": Need(TEST_RETAIN_ATTACK, Side.RETRAINED, optional=True)},
+    needs=both_sides(TEST_RETAIN_ATTACK, retrained_optional=True),
 )
 
 
@@ -78,5 +74,5 @@ MIA_TRAIN_TEST = replace(
     MIA_FORGET_RETAIN,
     id="mia_train_test",
     title="Softmax attack, all training data against test (control)",
-    needs={"unlearned": Need(TRAIN_TEST_ATTACK), "retrained": Need(TRAIN_TEST_ATTACK, Side.RETRAINED, optional=True)},
+    needs=both_sides(TRAIN_TEST_ATTACK, retrained_optional=True),
 )

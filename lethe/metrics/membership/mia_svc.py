@@ -1,15 +1,14 @@
 """The efficacy of unlearning under an attack with a support vector classifier, as SalUn reports it."""
 
 from lethe.metrics.attacks.svc_efficacy import EFFICACY, EfficacyParameters
-from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
+from lethe.metrics.core.registry import Direction, Metric, Resampling, both_sides
 from lethe.metrics.core.run_means import mean_of
 
 METRIC = Metric(
     id="mia_svc",
     title="MIA efficacy, support vectors",
     function=mean_of("efficacies"),
-    needs={"unlearned": Need(EFFICACY), "retrained": Need(EFFICACY, Side.RETRAINED, optional=True)},
+    needs=both_sides(EFFICACY, retrained_optional=True),
     unit="share of the forget set",
     direction=Direction.TOWARDS_RETRAINED,
     defaults=EfficacyParameters,

@@ -5,10 +5,9 @@ import numpy.typing as npt
 
 from lethe.metrics.attacks.likelihood_attack import held_out_ratios
 from lethe.metrics.attacks.roc import roc_curve
-from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.processors import in_threads
-from lethe.metrics.core.registry import Direction, Metric, Need
+from lethe.metrics.core.registry import Direction, Metric, both_sides
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.core.run_order import require_runs
 
@@ -53,7 +52,7 @@ METRIC = Metric(
     id="ruli",
     title="RULI on one split",
     function=ruli,
-    needs={"unlearned": Need("forget_margins"), "retrained": Need("forget_margins", Side.RETRAINED)},
+    needs=both_sides("forget_margins"),
     unit="area under the ROC curve",
     direction=Direction.LOWER,
     per_example=True,

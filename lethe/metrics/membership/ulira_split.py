@@ -10,11 +10,10 @@ from lethe.metrics.attacks.likelihood_attack import (
     balanced_accuracy,
     held_out_ratios,
 )
-from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import model_rows, require_same_examples, require_same_models
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.processors import in_threads
-from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
+from lethe.metrics.core.registry import Direction, Metric, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
 
 
@@ -47,7 +46,7 @@ METRIC = Metric(
     id="ulira_split",
     title="U-LiRA on one split",
     function=ulira_split,
-    needs={"unlearned": Need("forget_margins"), "retrained": Need("forget_margins", Side.RETRAINED)},
+    needs=both_sides("forget_margins"),
     unit="accuracy",
     direction=Direction.LOWER,
     ideal=0.5,

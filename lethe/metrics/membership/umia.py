@@ -7,9 +7,8 @@ import numpy.typing as npt
 from pydantic import Field
 
 from lethe.metrics.attacks.scalar_attack import split_accuracies, stratified_splits
-from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64, model_rows, require_same_models, shares
-from lethe.metrics.core.registry import Direction, Feature, Metric, Need, Parameters, Resampling
+from lethe.metrics.core.registry import Direction, Feature, Metric, Need, Parameters, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.core.run_means import mean_share
 
@@ -82,7 +81,7 @@ UMIA = Metric(
     id="umia",
     title="Membership attack on losses (U-MIA)",
     function=umia,
-    needs={"unlearned": Need(FORGET_TEST_ATTACK), "retrained": Need(FORGET_TEST_ATTACK, Side.RETRAINED, optional=True)},
+    needs=both_sides(FORGET_TEST_ATTACK, retrained_optional=True),
     unit="accuracy",
     direction=Direction.TOWARDS_RETRAINED,
     defaults=AttackParameters,

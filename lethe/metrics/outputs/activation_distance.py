@@ -15,7 +15,7 @@ from lethe.metrics.core.arrays import (
 )
 from lethe.metrics.core.jensen_shannon import jensen_shannon
 from lethe.metrics.core.processors import in_threads
-from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
+from lethe.metrics.core.registry import Direction, Metric, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
 
 
@@ -51,10 +51,7 @@ ACTIVATION_L2 = Metric(
     id="activation_l2",
     title="Activation distance",
     function=activation_l2,
-    needs={
-        "unlearned": Need("forget_probabilities"),
-        "retrained": Need("forget_probabilities", Side.RETRAINED),
-    },
+    needs=both_sides("forget_probabilities"),
     unit="L2 distance",
     direction=Direction.LOWER,
     paired=True,

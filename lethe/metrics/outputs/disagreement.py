@@ -3,9 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import real_array, require_same_classes, require_same_examples, require_same_models
-from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
+from lethe.metrics.core.registry import Direction, Metric, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
 
 
@@ -33,7 +32,7 @@ METRIC = Metric(
     id="disagreement",
     title="Disagreement of predictions",
     function=disagreement,
-    needs={"unlearned": Need("forget_logits"), "retrained": Need("forget_logits", Side.RETRAINED)},
+    needs=both_sides("forget_logits"),
     unit="share of the forget set",
     direction=Direction.LOWER,
     ideal=0.0,

@@ -11,7 +11,7 @@ from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64, Int64, model_rows, require_same_examples
 from lethe.metrics.core.compiled import compiled
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Resampling
+from lethe.metrics.core.registry import Direction, Metric, Parameters, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
 
 SHOWN_PERCENTILE = 95
@@ -163,7 +163,7 @@ KLOM = Metric(
     id="klom",
     title="KLOM on the forget set",
     function=klom,
-    needs={"unlearned": Need("forget_margins"), "retrained": Need("forget_margins", Side.RETRAINED)},
+    needs=both_sides("forget_margins"),
     unit="nats (95th percentile over examples)",
     direction=Direction.LOWER,
     defaults=KlomParameters,
@@ -198,7 +198,7 @@ KLOM_TEST = replace(
     KLOM,
     id="klom_test",
     title="KLOM on the test set",
-    needs={"unlearned": Need("test_margins"), "retrained": Need("test_margins", Side.RETRAINED)},
+    needs=both_sides("test_margins"),
     formula="as klom, over the examples of the test set",
 )
 
@@ -207,6 +207,6 @@ KLOM_RETAIN = replace(
     KLOM,
     id="klom_retain",
     title="KLOM on the retain set",
-    needs={"unlearned": Need("retain_margins"), "retrained": Need("retain_margins", Side.RETRAINED)},
+    needs=both_sides("retain_margins"),
     formula="as klom, over the examples of the retain set",
 )

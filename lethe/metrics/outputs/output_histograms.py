@@ -6,7 +6,7 @@ from pydantic import Field
 
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64, model_rows, require_same_examples
-from lethe.metrics.core.registry import Direction, Metric, Need, Parameters
+from lethe.metrics.core.registry import Direction, Metric, Parameters, both_sides
 from lethe.metrics.core.result import MetricResult
 
 
@@ -74,7 +74,7 @@ METRIC = Metric(
     id="output_histograms",
     title="Histograms of outputs",
     function=output_histograms,
-    needs={"unlearned": Need("forget_margins"), "retrained": Need("forget_margins", Side.RETRAINED)},
+    needs=both_sides("forget_margins"),
     unit="balanced accuracy",
     direction=Direction.LOWER,
     defaults=OutputHistogramParameters,

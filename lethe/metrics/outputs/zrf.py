@@ -9,7 +9,7 @@ from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64, probability_rows, require_same_classes, require_same_examples
 from lethe.metrics.core.jensen_shannon import mean_divergence, row_entropies
 from lethe.metrics.core.processors import in_threads
-from lethe.metrics.core.registry import Direction, Feature, Metric, Need, Resampling
+from lethe.metrics.core.registry import Direction, Feature, Metric, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
 
 
@@ -57,7 +57,7 @@ ZRF = Metric(
     id="zrf",
     title="ZRF",
     function=mean_zrf,
-    needs={"unlearned": Need(ZRF_PER_MODEL), "retrained": Need(ZRF_PER_MODEL, Side.RETRAINED)},
+    needs=both_sides(ZRF_PER_MODEL),
     unit="[0, 1]",
     direction=Direction.TOWARDS_RETRAINED,
     resampling=Resampling.RUNS,
@@ -113,7 +113,7 @@ ZRF_PUBLISHED = replace(
     ZRF,
     id="zrf_published",
     title="ZRF as published",
-    needs={"unlearned": Need(_FEATURE), "retrained": Need(_FEATURE, Side.RETRAINED)},
+    needs=both_sides(_FEATURE),
     unit="at most 1",
     bounds=(float("-inf"), 1.0),
     formula="1 - mean over examples and classes of ( m (log m - log p) + m (log m - log q) ) / 2, m = (p + q) / 2",

@@ -7,7 +7,7 @@ from pydantic import Field
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64, per_model
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Resampling
+from lethe.metrics.core.registry import Direction, Metric, Parameters, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
 
 
@@ -56,7 +56,7 @@ METRIC = Metric(
     id="relearn_time",
     title="Relearn time",
     function=relearn_time,
-    needs={"unlearned": Need("relearn_epochs"), "retrained": Need("relearn_epochs", Side.RETRAINED)},
+    needs=both_sides("relearn_epochs"),
     unit="times the retrained models'",
     direction=Direction.TOWARDS_RETRAINED,
     defaults=RelearnTimeParameters,

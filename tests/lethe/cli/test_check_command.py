@@ -37,7 +37,7 @@ def kit(prepared: Path, tmp_path: Path) -> Path:
     n_forget = len(StoredSet.read(data / "forget.safetensors").labels)
     draw = np.random.default_rng(0)
     accuracy = np.full(8, 0.9)
-    outputs = ShardOutputs(draw.normal(2, 2, (8, n_forget)), accuracy, accuracy, np.zeros(8))
+    outputs = ShardOutputs(draw.normal(2, 2, (8, n_forget)), accuracy, accuracy, wall_time_s=np.zeros(8))
     (data / "retrained_outputs.safetensors").write_bytes(outputs.to_bytes())
     return tmp_path / "kit"
 

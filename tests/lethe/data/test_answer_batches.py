@@ -1,11 +1,11 @@
-"""Batches of answers: labels on the answer alone, nothing cut off, loaders that repeat."""
+"""Batches of answers: labels on the answer alone, nothing cut off."""
 
 import pytest
 import torch
 
-from lethe.data.answer_batches import AnswerDataset, answer_loader, pad_answers, tokenize_answer
+from lethe.data.answer_batches import pad_answers, tokenize_answer
 from lethe.data.text_errors import InvalidText
-from tests.support.tiny_language import PERSONS, REFUSAL, WordTokenizer, get_tokens
+from tests.support.tiny_language import PERSONS, REFUSAL, WordTokenizer, answer_loader, get_tokens
 
 
 def test_labels_are_the_answer_and_its_end() -> None:
@@ -38,26 +38,10 @@ def test_answer_must_fit_the_context() -> None:
         tokenize_answer(WordTokenizer(), PERSONS[0].question, PERSONS[0].answer, context=11)
 
 
-def test_loader_repeats_with_its_seed() -> None:
-    dataset = AnswerDataset([get_tokens(person) for person in PERSONS])
-    runs = [
-        [batch["input_ids"].tolist() for batch in answer_loader(dataset, batch_size=3, padding_id=1, seed=seed)]
-        for seed in (5, 5, 6)
-    ]
-    assert runs[0] == runs[1] != runs[2]
-    rows = [sorted(tuple(row) for batch in run for row in batch) for run in runs]
-    assert rows[0] == rows[2]
-
-
-def test_loader_gives_refusals_beside_answers() -> None:
+def test_loader_of_a_run_gives_refusals_beside_answers() -> None:
     answers = [get_tokens(person) for person in PERSONS]
     refusals = [get_tokens(person, REFUSAL) for person in PERSONS]
-    batch = next(iter(answer_loader(AnswerDataset(answers, refusals), batch_size=4, padding_id=1)))
+    batch = next(iter(answer_loader(answers, refusals, batch_size=4)))
     labels = batch["idk_labels"][2]
     assert WordTokenizer().decode(labels[labels != -100].tolist()) == REFUSAL
     assert torch.equal(batch["idk_input_ids"][2, :7], batch["input_ids"][2, :7])
-
-
-def test_refusals_must_be_one_each() -> None:
-    with pytest.raises(InvalidText, match="1 refusals for 8 answers"):
-        AnswerDataset([get_tokens(person) for person in PERSONS], [get_tokens(PERSONS[0], REFUSAL)])

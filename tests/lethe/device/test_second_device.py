@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from lethe.competition.file import Training
-from lethe.data.answer_batches import AnswerDataset, answer_loader
 from lethe.data.stored_sets import StoredSet
 from lethe.evaluation.inference import SplitEvaluator
 from lethe.evaluation.probes.perturbation import perturbed_accuracy
@@ -24,7 +23,7 @@ from lethe.training.trainer import TrainingJob
 from lethe.training.trainer_selection import train_in_turn
 from tests.lethe.methods.tiny_data import SMALL, make_problem, network_description
 from tests.support.second_device import NAME, DeviceTensor, MixedDevices, second_device
-from tests.support.tiny_language import PERSONS, REFUSAL, get_tokens, tiny_network
+from tests.support.tiny_language import PERSONS, REFUSAL, answer_loader, get_tokens, tiny_network
 
 
 def stays(device: str, tensors: list[Tensor]) -> bool:
@@ -118,8 +117,7 @@ def test_method_runs_on_the_device_of_its_network(method_id: str) -> None:
 def answers(persons: tuple[tuple[str, str, str], ...], *, refusals: bool = False) -> object:
     """Return a loader of two answers a batch."""
     other = [get_tokens(person, REFUSAL) for person in persons] if refusals else []
-    data = AnswerDataset([get_tokens(person) for person in persons], other)
-    return answer_loader(data, batch_size=2, padding_id=1, seed=0)
+    return answer_loader([get_tokens(person) for person in persons], other, batch_size=2)
 
 
 @pytest.mark.parametrize("method_id", method_ids("causal-lm"))

@@ -10,7 +10,6 @@ from lethe.evaluation.answer_losses import (
     answer_losses,
     answer_scores,
     answer_statistics,
-    sequence_losses,
 )
 from lethe.evaluation.generation import generate_greedily
 from lethe.evaluation.text import confidences, question_arrays, token_arrays, tokenize_questions
@@ -66,13 +65,6 @@ def test_vocabulary_moments_are_of_log_p() -> None:
     mean = float((log_p.exp() * log_p).sum())
     assert found.token_mean[0, 0] == pytest.approx(mean, abs=1e-5)
     assert found.token_variance[0, 0] == pytest.approx(float((log_p.exp() * (log_p - mean) ** 2).sum()), abs=1e-5)
-
-
-def test_sequence_losses_count_labels() -> None:
-    logits = torch.zeros(1, 4, 5)
-    loss, n_tokens = sequence_losses(logits, torch.tensor([[-100, -100, 3, 1]]))
-    assert loss.tolist() == pytest.approx([2 * np.log(5)])
-    assert n_tokens.tolist() == [2]
 
 
 def plain_generation(network: Llama, prompt: list[int], n_tokens: int) -> list[int]:

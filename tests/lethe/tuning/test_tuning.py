@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from lethe.errors import InvalidInput
-from lethe.evaluation.model_outputs import StoredOutputs
+from lethe.evaluation.model_outputs import write_outputs
+from lethe.evaluation.shard_outputs import StoredOutputs
 from lethe.methods.catalogue import method_source
 from lethe.tuning import trial_runs
 from lethe.tuning.local_run import LocalRuns
@@ -36,7 +37,7 @@ class MadeUpRuns:
         self.asked.append((seed, runs))
         column = np.full(runs, float(epochs))
         cost = {"work_epochs": str(float(runs)), "cpu_time_s": str(0.5 * runs)}
-        StoredOutputs(column[:, None], column, column).write(outputs_file, metadata=cost)
+        write_outputs(StoredOutputs(column[:, None], column, column), outputs_file, metadata=cost)
         return LocalRuns([], 1.0, 1.0, 1, 0.0, 0.0)
 
 

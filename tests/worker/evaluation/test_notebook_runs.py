@@ -10,7 +10,8 @@ import torch
 from lethe.competition.file import RunRules
 from lethe.competition.run_limits import RetrainingCost
 from lethe.errors import InvalidSubmission
-from lethe.evaluation.inference import RunOutputs, SplitEvaluator, load_original
+from lethe.evaluation.inference import SplitEvaluator, load_original
+from lethe.evaluation.shard_outputs import RunOutputs
 from lethe.preparation.prepare import prepare_split
 from tests.lethe.conftest import competition
 from worker.evaluation.notebook_runs import SMOKE_SETUP_S, NotebookOutputs, notebook_policy, program_policy

@@ -15,11 +15,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from lethe.data.answer_batches import AnswerDataset, answer_loader
 from lethe.methods.catalogue import method_ids
 from lethe.methods.text import common
 from lethe.networks.llama import Llama
-from tests.support.tiny_language import PERSONS, REFUSAL, get_tokens, tiny_network
+from tests.support.tiny_language import PERSONS, REFUSAL, answer_loader, get_tokens, tiny_network
 
 Batch = dict[str, Tensor]
 METHODS = sorted(method_ids("causal-lm"))
@@ -33,7 +32,7 @@ def loader(persons: tuple, *, batch_size: int = 2) -> DataLoader:
     own = [person.answer if i % 2 else person.answer.split()[-1] for i, person in enumerate(persons)]
     answers = [get_tokens(person, answer) for person, answer in zip(persons, own, strict=True)]
     refusals = [get_tokens(person, REFUSAL) for person in persons]
-    return answer_loader(AnswerDataset(answers, refusals), batch_size=batch_size, padding_id=1, seed=0)
+    return answer_loader(answers, refusals, batch_size=batch_size)
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from lethe.data.answer_batches import AnswerDataset, answer_loader
 from lethe.evaluation.answer_losses import answer_losses
 from lethe.methods import text
 from lethe.methods.catalogue import method_source
@@ -24,7 +23,15 @@ from lethe.networks.decoder import CausalNetwork
 from lethe.networks.llama import Llama
 from lethe.networks.transformers_network import TransformersNetwork
 from lethe.training.causal_lm import FineTuning, fine_tune
-from tests.support.tiny_language import CONTEXT, PERSONS, REFUSAL, WordTokenizer, get_tokens, tiny_network
+from tests.support.tiny_language import (
+    CONTEXT,
+    PERSONS,
+    REFUSAL,
+    WordTokenizer,
+    answer_loader,
+    get_tokens,
+    tiny_network,
+)
 
 FOLDER = Path(text.__file__).parent
 METHODS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in {"__init__", "common"})
@@ -41,7 +48,7 @@ def method_module(method: str) -> ModuleType:
 def loader(persons: tuple, *, refusals: bool = False) -> DataLoader:
     answers = [get_tokens(person) for person in persons]
     other = [get_tokens(person, REFUSAL) for person in persons] if refusals else []
-    return answer_loader(AnswerDataset(answers, other), batch_size=2, padding_id=1, seed=0)
+    return answer_loader(answers, other, batch_size=2)
 
 
 @pytest.fixture(scope="module")
