@@ -4,15 +4,15 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from server.parsing.markdown import markdown
+from server.template_environment import TEMPLATES, new_environment
 
-TEMPLATES = Path(__file__).parents[1] / "templates" / "bundle"
+FOLDER = TEMPLATES / "bundle"
 STYLE = "style.css"
 IMAGE = re.compile(r'<img src="([^"]*)" alt="([^"]*)"[^>]*>')
 PAGES = {
@@ -29,20 +29,13 @@ def pages(content: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
     for name in PAGES:
         html = environment().get_template(name).render(page=name, pages=PAGES, places=places, **content)
         yield name, html.encode()
-    yield STYLE, (TEMPLATES / STYLE).read_bytes()
+    yield STYLE, (FOLDER / STYLE).read_bytes()
 
 
 @lru_cache
 def environment() -> Environment:
     """Return the templates' environment, made once."""
-    made = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-    )
+    made = new_environment(FOLDER)
     made.filters.update(score=_score, when=_when, markdown=_text)
     return made
 

@@ -3,12 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from lethe.errors import AppError
@@ -19,6 +18,7 @@ from server.db import now
 from server.errors import status_of
 from server.models.account import Role
 from server.parsing.markdown import markdown
+from server.template_environment import TEMPLATES, new_environment
 from server.web import template_filters
 from server.web.assets import get_assets
 from server.web.cookies import CSRF_COOKIE, FLASH_COOKIE, Flash, read_flash, set_cookie, set_flash, theme
@@ -26,7 +26,6 @@ from server.web.csrf import csrf_token
 from server.web.help_texts import glossary
 from server.web.user_agent import browser_name
 
-TEMPLATES = Path(__file__).parents[1] / "templates"
 CSRF_DAYS = 30
 DAY_S = 86400
 
@@ -43,14 +42,7 @@ class Reader:
 @lru_cache
 def environment() -> Environment:
     """Return the templates' environment, made once."""
-    made = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-    )
+    made = new_environment(TEMPLATES)
     assets = get_assets()
     made.filters.update(
         score=template_filters.score,

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from server.config import get_settings
+from server.template_environment import TEMPLATES
 from server.web import rendering
 from server.web.assets import SHEET, SHEETS, STATIC, Assets, get_assets
-from server.web.rendering import TEMPLATES
 from tests.support.instance import Instance
 
 VENDOR = STATIC / "vendor"
