@@ -3,13 +3,14 @@
     python -m benchmarks.text.huggingface [--answers 192]
 
 The usual loop: batches of 32 in the data's order, each generated until its longest answer ends. Answers are of mixed
-length. Figures are CPU seconds of this process, one thread, a random Llama of two layers.
+length, and so is what is generated. Figures are CPU seconds of this process, one thread, a random Llama of two layers.
 """
 
 import argparse
 import random
 import time
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from lethe.huggingface.answer_scores import pad, score_answers
+from lethe.huggingface.decoding import decode
 from lethe.huggingface.generated_text import generate
 from lethe.huggingface.model_folder import LanguageModel, load_language_model
 from lethe.huggingface.prompts import Encoded
@@ -27,6 +29,7 @@ from tests.support.tiny_models import write_model
 Found = TypeVar("Found")
 BATCH = 32
 NEW_TOKENS = 128
+ENDS = [0, *range(60, 320, 32)]  # so that answers of a random network end at different lengths, or never
 
 
 def main() -> None:
@@ -42,9 +45,14 @@ def main() -> None:
     usual_s, expected = timed(lambda: usual_losses(model, answers))
     assert np.allclose(losses, expected, atol=1e-4), "both sides must give the same losses"
     report("losses", seconds, usual_s, sum(len(answer.ids) for answer in answers))
-    seconds, _ = timed(lambda: generate(model, answers, max_new_tokens=NEW_TOKENS))
-    usual_s, _ = timed(lambda: usual_generation(model, answers))
-    report("generation", seconds, usual_s, NEW_TOKENS * len(answers))
+    model.network.generation_config.eos_token_id = ENDS
+    seconds, texts = timed(lambda: generate(model, answers, max_new_tokens=NEW_TOKENS))
+    usual_s, rows = timed(lambda: usual_generation(model, answers))
+    usual_texts = [text.strip() for text in decode(model, rows, clean_up=True)]
+    assert [text.text for text in texts] == usual_texts, "both sides must give the same texts"
+    lengths = sorted(map(len, rows))
+    print(f"generated tokens of an answer: quartiles {[lengths[len(rows) * part // 4] for part in (1, 2, 3)]}")
+    report("generation", seconds, usual_s, sum(lengths))
 
 
 def made_up(n: int) -> list[Encoded]:
@@ -72,13 +80,16 @@ def usual_losses(model: LanguageModel, answers: Sequence[Encoded]) -> list[float
 
 
 @torch.inference_mode()
-def usual_generation(model: LanguageModel, answers: Sequence[Encoded]) -> None:
+def usual_generation(model: LanguageModel, answers: Sequence[Encoded]) -> list[list[int]]:
+    found = []
     for start in range(0, len(answers), BATCH):
         ids, mask = pad([answer.prompt for answer in answers[start : start + BATCH]], model.padding_id, left=True)
         network: Any = model.network  # transformers leaves `generate` untyped
-        network.generate(
+        output = network.generate(
             ids, attention_mask=mask, max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=model.end_id
         )
+        found += output[:, ids.shape[1] :].tolist()
+    return [list(takewhile(lambda token: token not in ENDS, row)) for row in found]
 
 
 def timed(work: Callable[[], Found]) -> tuple[float, Found]:

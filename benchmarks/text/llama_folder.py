@@ -33,7 +33,7 @@ ROTATIONS = {
 }
 
 
-def write_folder(folder: Path, texts: Sequence[str], *, width: int = 128, layers: int = 2) -> None:
+def write_folder(folder: Path, texts: Sequence[str], *, width: int = 96, layers: int = 2) -> None:
     """Write the folder. The weights depend on the sizes alone."""
     trained = Tokenizer(models.BPE())
     trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

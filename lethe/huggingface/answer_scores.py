@@ -15,6 +15,7 @@ from lethe.huggingface.prompts import Encoded
 
 Floats = npt.NDArray[np.float64]
 BATCH_BYTES = 256 * 2**20  # of logits in float32, the largest array of a batch
+PART_BYTES = 32 * 2**20  # of them, whose statistics are computed at once
 LEAST_VARIANCE = 1e-6
 
 
@@ -44,19 +45,24 @@ def score_answers(model: LanguageModel, answers: Sequence[Encoded]) -> TokenScor
     Padding is on the right, and every padding token is masked, also within a prompt: where a tokenizer pads with
     its end token, the prompt's end tokens are masked (open-unlearning's collator does the same).
     """
-    found: list[tuple[float, Tensor, Tensor, Tensor, Tensor] | None] = [None] * len(answers)
-    for rows in _batches(model, answers):
-        batch = [answers[row] for row in rows]
-        for row, scores in zip(rows, _score_batch(model, batch), strict=True):
+    alike: dict[tuple[int, ...], list[int]] = {}  # no last token is read: choices of one token share a pass
+    for row, answer in enumerate(answers):
+        alike.setdefault((answer.start, *answer.ids[:-1]), []).append(row)
+    groups = list(alike.values())
+    found: list[_Scores | None] = [None] * len(answers)
+    for batch in _batches(model, [answers[group[0]] for group in groups]):
+        chosen = [groups[i] for i in batch]
+        rows = [row for group in chosen for row in group]
+        for row, scores in zip(rows, _score_batch(model, answers, chosen), strict=True):
             found[row] = scores
         model.on_progress(len(rows))
     scored = [scores for scores in found if scores is not None]
     return TokenScores(
-        loss=np.array([scores[0] for scores in scored], np.float64),
-        log_probability=[scores[1].double().numpy() for scores in scored],
-        mean=[scores[2].double().numpy() for scores in scored],
-        variance=[scores[3].double().numpy() for scores in scored],
-        correct=[scores[4].numpy() for scores in scored],
+        loss=np.array([scores.loss for scores in scored], np.float64),
+        log_probability=[scores.statistics[0, :-1] for scores in scored],
+        mean=[scores.statistics[1, :-1] for scores in scored],
+        variance=[scores.statistics[2, :-1] for scores in scored],
+        correct=[scores.statistics[3, :-1] > 0 for scores in scored],
     )
 
 
@@ -89,30 +95,47 @@ def _batches(model: LanguageModel, answers: Sequence[Encoded]) -> Iterator[list[
     return batches_of_similar_length([len(answer.ids) for answer in answers], min(most_tokens_per_batch(model), 8192))
 
 
+@dataclass(frozen=True)
+class _Scores:
+    """statistics: (4, tokens): log probability, its mean and variance under the model, 1 where the most likely."""
+
+    statistics: Floats
+
+    @property
+    def loss(self) -> float:
+        return float(-self.statistics[0].mean()) if self.statistics.size else float("nan")
+
+
 def _score_batch(
-    model: LanguageModel, batch: Sequence[Encoded]
-) -> Iterator[tuple[float, Tensor, Tensor, Tensor, Tensor]]:
-    ids, mask = pad([answer.ids for answer in batch], model.padding_id)
-    first = max(min(answer.start for answer in batch) - 1, 0)
+    model: LanguageModel, answers: Sequence[Encoded], groups: Sequence[Sequence[int]]
+) -> Iterator[_Scores]:
+    """Yield the scores of the groups' answers in their order. The answers of a group differ in the last token alone."""
+    read = [answers[group[0]] for group in groups]
+    ids, mask = pad([answer.ids for answer in read], model.padding_id)
+    first = max(min(answer.start for answer in read) - 1, 0)
     settings = {"input_ids": ids.to(model.device), "attention_mask": mask.to(model.device), "use_cache": False}
     keeps = "logits_to_keep" in inspect.signature(model.network.forward).parameters
     if keeps:
         settings["logits_to_keep"] = ids.shape[1] - first
     logits = model.network(**settings).logits
-    skipped = first if keeps else 0
-    for row, answer in enumerate(batch):
-        targets = ids[row, answer.start : len(answer.ids)].to(logits.device)
-        rows = log_softmax(logits[row, answer.start - 1 - skipped : len(answer.ids) - 1 - skipped].float(), dim=-1)
-        yield _statistics(rows, targets)
+    scored = [(line, answers[row]) for line, group in enumerate(groups) for row in group]
+    lines = torch.cat([torch.full((answer.n_scored,), line) for line, answer in scored])
+    skipped = 1 + (first if keeps else 0)
+    before = torch.cat([torch.arange(answer.start, len(answer.ids)) for _, answer in scored]) - skipped
+    targets = torch.tensor([token for _, answer in scored for token in answer.ids[answer.start :]], dtype=torch.int64)
+    size = max(1, PART_BYTES // (4 * logits.shape[-1]))
+    each_part = zip(*(tensor.to(logits.device).split(size) for tensor in (lines, before, targets)), strict=True)
+    parts = [_statistics(logits[line, place].float(), wanted) for line, place, wanted in each_part]
+    found = torch.cat(parts, dim=1).double().cpu().numpy()
+    ends = np.cumsum([answer.n_scored for _, answer in scored])
+    yield from map(_Scores, np.split(found, ends[:-1], axis=1))
 
 
-def _statistics(rows: Tensor, targets: Tensor) -> tuple[float, Tensor, Tensor, Tensor, Tensor]:
-    """rows: (tokens, vocabulary) log probabilities that predict `targets`."""
+def _statistics(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return what _Scores holds, of the logits (tokens, vocabulary) that predict `targets`."""
+    rows = log_softmax(logits, dim=-1)
+    weighted = rows.exp() * rows
+    mean = weighted.sum(-1)
+    variance = ((weighted * rows).sum(-1) - mean.square()).clamp(min=LEAST_VARIANCE)
     chosen = rows.gather(1, targets[:, None])[:, 0]
-    probabilities = rows.exp()
-    mean = (probabilities * rows).sum(-1)
-    variance = ((probabilities * rows.square()).sum(-1) - mean.square()).clamp(min=LEAST_VARIANCE)
-    correct = rows.argmax(-1) == targets
-    loss = float(-chosen.double().mean()) if len(chosen) else float("nan")
-    without_last = (values[:-1].cpu() for values in (chosen, mean, variance, correct))
-    return (loss, *without_last)  # type: ignore[return-value]
+    return torch.stack([chosen, mean, variance, (rows.argmax(-1) == targets).float()])

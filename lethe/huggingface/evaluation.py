@@ -2,7 +2,7 @@
 
 import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,10 @@ def evaluate_folders(
     reference = read_logs(retain_logs) if retain_logs is not None else None
     if retain is not None:
         model = load(retain)
-        reference = Reference(task.evaluate(model, None).metrics, model)
+        metrics = task.evaluate(model, None).metrics
+        reference = Reference(
+            metrics, replace(model, on_progress=lambda _: None)
+        )  # what others read by it is not counted
     before = None if original is None else task.evaluate(load(original), reference)
     each = task.series or (task.evaluate,) * len(folders)
     results = tuple(

@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import DynamicCache, StoppingCriteria
+from transformers.cache_utils import DynamicLayer
 
 from lethe.huggingface.answer_scores import batches_of_similar_length, pad
 from lethe.huggingface.decoding import decode
@@ -13,7 +17,7 @@ from lethe.huggingface.prompts import Encoded
 from lethe.metrics.text.rouge import common_subsequence_length, words
 
 MOST_ROWS = 64
-PART_TOKENS = 64
+FEW = 8  # a batch with fewer than this part of its rows left is joined with others
 CHECKED_PROMPTS = 2
 CHECKED_TOKENS = 24
 
@@ -74,9 +78,7 @@ def generation_notes(model: LanguageModel, answers: Sequence[Encoded]) -> list[s
     ]
     longest = sorted((answer.prompt for answer in answers), key=len)[-CHECKED_PROMPTS:]
     differ = sum(
-        _continue(model, [prompt], max_new_tokens=CHECKED_TOKENS)
-        != _continue(model, [prompt], max_new_tokens=CHECKED_TOKENS, use_cache=False)
-        for prompt in longest
+        _continue(model, prompt, use_cache=True) != _continue(model, prompt, use_cache=False) for prompt in longest
     )
     if differ:
         notes.append(
@@ -87,30 +89,100 @@ def generation_notes(model: LanguageModel, answers: Sequence[Encoded]) -> list[s
 
 
 def _generate_tokens(model: LanguageModel, prompts: Sequence[list[int]], *, max_new_tokens: int) -> list[list[int]]:
-    """Return the continuations. After each part, what has ended leaves and the rest forms new batches.
+    """Return the continuations. The last of each batch form new batches, so that a long answer keeps no other waiting.
 
-    So a long answer keeps no short one computing. Reading a row again costs one pass, a part of it one pass a token.
+    Reading a row again costs one pass over it; computing a small batch on costs as many calls as a large one.
     """
-    generated: list[list[int]] = [[] for _ in prompts]
     ends = _end_ids(model)
-    active = list(range(len(prompts)))
-    for done in range(0, max_new_tokens, PART_TOKENS):
-        size = min(PART_TOKENS, max_new_tokens - done)
-        wholes = [prompts[row] + generated[row] for row in active]
-        lengths = [len(whole) + size for whole in wholes]
-        for batch in batches_of_similar_length(lengths, MOST_ROWS * max(lengths)):
+    generated: list[list[int]] = [[] for _ in prompts]
+    active = list(range(len(prompts))) if max_new_tokens > 0 else []
+    while active:
+        lengths = [len(prompts[row]) + len(generated[row]) for row in active]
+        batches = list(batches_of_similar_length(lengths, MOST_ROWS * max(lengths)))
+        for batch in batches:
             rows = [active[i] for i in batch]
-            for row, tokens in zip(
-                rows, _continue(model, [wholes[i] for i in batch], max_new_tokens=size), strict=True
-            ):
-                generated[row] += tokens
-        going_on = [row for row in active if not ends.intersection(generated[row])]
+            found = _continue_most(
+                model,
+                [prompts[row] for row in rows],
+                [generated[row] for row in rows],
+                ends=ends,
+                max_new_tokens=max_new_tokens,
+                few=len(rows) // FEW if len(batches) > 1 else 0,
+            )
+            for row, tokens in zip(rows, found, strict=True):
+                generated[row] = tokens
+        going_on = [row for row in active if _goes_on(generated[row], ends, max_new_tokens)]
         model.on_progress(len(active) - len(going_on))
         active = going_on
-        if not active:
-            break
-    model.on_progress(len(active))
-    return [_until_end(tokens, ends) for tokens in generated]
+    return [_until_end(tokens, ends)[:max_new_tokens] for tokens in generated]
+
+
+def _continue_most(
+    model: LanguageModel,
+    prompts: Sequence[list[int]],
+    generated: Sequence[list[int]],
+    *,
+    ends: set[int],
+    max_new_tokens: int,
+    few: int,
+) -> list[list[int]]:
+    """Return what follows the prompts, with what was generated before; at most `few` of the rows can go on.
+
+    Whenever half of the rows have ended, they leave the batch and its cache.
+    """
+    found = list(generated)
+    ids, mask = pad(
+        [prompt + tokens for prompt, tokens in zip(prompts, found, strict=True)], model.padding_id, left=True
+    )
+    for row, tokens in enumerate(found):
+        mask[row, ids.shape[1] - len(tokens) :] = 1
+    ids, mask = ids.to(model.device), mask.to(model.device)
+    rows, cache = list(range(len(found))), None
+    while len(rows) > few:
+        left = [max_new_tokens - len(found[row]) for row in rows]
+        output = _call_generate(
+            model,
+            ids,
+            mask,
+            max_new_tokens=max(left),
+            past_key_values=cache,
+            stopping_criteria=[_HalfEnded(ends, left, model.device)],
+        )
+        for row, tokens in zip(rows, output.sequences[:, ids.shape[1] :].tolist(), strict=True):
+            found[row] = found[row] + tokens
+        kept = [i for i, row in enumerate(rows) if _goes_on(found[row], ends, max_new_tokens)]
+        rows = [rows[i] for i in kept]
+        chosen = torch.tensor(kept, dtype=torch.int64, device=model.device)
+        mask = functional.pad(mask, (0, output.sequences.shape[1] - ids.shape[1]), value=1)[chosen]
+        ids = output.sequences[chosen]
+        cache = _rows_of(output.past_key_values, chosen)
+    return found
+
+
+class _HalfEnded(StoppingCriteria):  # type: ignore[misc]  # untyped there
+    """Stops all rows as soon as half of them have ended. left: tokens that each row may still have."""
+
+    def __init__(self, ends: set[int], left: Sequence[int], device: torch.device) -> None:
+        self._ends = torch.tensor(sorted(ends), dtype=torch.int64, device=device)
+        self._left = torch.tensor(left, device=device)
+        self._ended = self._left < 1
+
+    def __call__(self, input_ids: Tensor, scores: Any, **_: Any) -> Tensor:
+        self._left -= 1
+        self._ended |= torch.isin(input_ids[:, -1], self._ends) | (self._left < 1)
+        return (2 * self._ended.sum() >= len(self._ended)).expand(len(self._ended))
+
+
+def _rows_of(cache: Any, rows: Tensor) -> Any:
+    """Return the cache with these rows alone; None for a kind that cannot drop any, so that all is read again."""
+    if not isinstance(cache, DynamicCache) or not all(isinstance(layer, DynamicLayer) for layer in cache.layers):
+        return None
+    cache.batch_select_indices(rows)
+    return cache
+
+
+def _goes_on(tokens: list[int], ends: set[int], max_new_tokens: int) -> bool:
+    return len(tokens) < max_new_tokens and not ends.intersection(tokens)
 
 
 def _end_ids(model: LanguageModel) -> set[int]:
@@ -122,24 +194,27 @@ def _until_end(tokens: list[int], ends: set[int]) -> list[int]:
     return next((tokens[:i] for i, token in enumerate(tokens) if token in ends), tokens)
 
 
+def _continue(model: LanguageModel, prompt: list[int], *, use_cache: bool) -> list[int]:
+    ids, mask = (tensor.to(model.device) for tensor in pad([prompt], model.padding_id))
+    output = _call_generate(model, ids, mask, max_new_tokens=CHECKED_TOKENS, use_cache=use_cache)
+    found: list[int] = output.sequences[0, len(prompt) :].tolist()
+    return found
+
+
 @torch.inference_mode()
-def _continue(
-    model: LanguageModel, prompts: Sequence[list[int]], *, max_new_tokens: int, use_cache: bool = True
-) -> list[list[int]]:
-    ids, mask = pad(prompts, model.padding_id, left=True)
+def _call_generate(model: LanguageModel, ids: Tensor, mask: Tensor, **settings: Any) -> Any:
     network: Any = model.network
-    output = network.generate(
-        ids.to(model.device),
-        attention_mask=mask.to(model.device),
-        max_new_tokens=max_new_tokens,
+    return network.generate(
+        ids,
+        attention_mask=mask,
         do_sample=False,
         temperature=None,
         top_p=None,
         top_k=None,
-        use_cache=use_cache,
         pad_token_id=model.end_id,
+        return_dict_in_generate=True,
+        **settings,
     )
-    return [row.tolist() for row in output[:, ids.shape[1] :].cpu()]
 
 
 def _cut(text: str, stop: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from lethe.huggingface.task_data import Row, find_files, read_rows
 
 LETTERS = "ABCDEFGHIJ"
 HEADER = "The following are multiple choice questions (with answers) about {}.\n\n"
-SUBJECTS = {"wmdp_chem": "chemistry", "wmdp_cyber": "cybersecurity"}  # all other files of WMDP: biology
+SUBJECTS = {"chem": "chemistry", "cyber": "cybersecurity"}  # by a part of the file's name; of all others: biology
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,13 @@ def read_multiple_choice(folder: Path) -> list[ChoiceSet]:
     found = []
     for path in find_files(folder, [*WMDP.patterns(file), "*"]):
         rows = require_choices(path.name, read_rows(path, file.fields))
-        header = HEADER.format(SUBJECTS.get(path.stem, "biology")) if path.stem.startswith(WMDP.name) else ""
+        header = HEADER.format(_subject(path.stem)) if path.stem.startswith(WMDP.name) else ""
         found.append(ChoiceSet(path.stem, rows, header))
     return found
+
+
+def _subject(stem: str) -> str:
+    return next((subject for part, subject in SUBJECTS.items() if part in stem), "biology")
 
 
 def require_choices(name: str, rows: list[Row]) -> list[Row]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lethe.data.folder_tokenizer import DATE
+from lethe.huggingface.errors import InvalidModelFolder
 from lethe.huggingface.model_folder import LanguageModel
 
 SYSTEM_PROMPT = "You are a helpful assistant."  # of every chat configuration there but Gemma's, which has none
@@ -95,7 +96,13 @@ def _encode_chat(
 
 
 def _templated(model: LanguageModel, chat: list[dict[str, str]], **settings: Any) -> list[int]:
-    found = model.tokenizer.apply_chat_template(chat, tokenize=True, return_dict=False, date_string=DATE, **settings)
+    try:
+        found = model.tokenizer.apply_chat_template(
+            chat, tokenize=True, return_dict=False, date_string=DATE, **settings
+        )
+    except Exception as error:  # the template is a program of the folder's author
+        system = "; if it takes no system text, give --system-prompt ''" if chat[0]["role"] == "system" else ""
+        raise InvalidModelFolder(f"the chat template of {model.name} cannot be filled in: {error}{system}") from error
     return list(found)
 
 

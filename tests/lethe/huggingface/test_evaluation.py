@@ -114,8 +114,8 @@ def test_progress_counts_every_sequence(data, models):
     for task in DATA:
         read = read_task(task, data(task), LoadSettings())
         seen = []
-        evaluate_folders([models[0]], read, on_progress=seen.append)
-        assert sum(seen) == read.n_sequences
+        evaluate_folders([models[0]], read, retain=models[1], on_progress=seen.append)
+        assert sum(seen) == 2 * read.n_sequences
 
 
 def test_retain_logs_serve_as_the_retain_model(tmp_path, data, models):

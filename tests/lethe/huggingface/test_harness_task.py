@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from huggingface_hub import constants
 from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
+from lethe.huggingface import multiple_choice
 from lethe.huggingface.answer_scores import score_answers
 from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.model_folder import load_language_model
@@ -99,3 +101,51 @@ def test_a_missing_library_is_named(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "lm_eval.tasks", None)
     with pytest.raises(InvalidTaskData, match=r"needs the library lm_eval: install lethe-unlearning\[harness\]"):
         read_task("lm_eval", folder, LoadSettings())
+
+
+@pytest.mark.parametrize("subject", ["bio", "chem", "cyber"])
+def test_wmdp_asks_what_lm_eval_asks(subject, tmp_path, monkeypatch):
+    """The library's own task files, with local data in place of the hub's."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
+    name = f"wmdp_{subject}"
+    (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
+    read = load_language_model(write_model(tmp_path / "model", "llama"))
+    asked = []
+
+    def record(_, answers):
+        asked.extend(read.tokenizer.decode(answer.ids) for answer in answers)
+        return score_answers(read, answers)
+
+    monkeypatch.setattr(multiple_choice, "score_answers", record)
+    read_task("wmdp", tmp_path, LoadSettings()).evaluate(read, None)
+    assert asked == requests_of_lm_eval(name, tmp_path, monkeypatch)
+
+
+def requests_of_lm_eval(name, folder, monkeypatch):
+    """Return every text, prompt with choice, whose likelihood the library asks for."""
+    lm_eval = pytest.importorskip("lm_eval")
+    base = pytest.importorskip("lm_eval.api.model").LM
+    published = Path(lm_eval.__file__).parent / "tasks" / "wmdp"
+    own = (published / "_default_template_yaml").read_text()
+    local = f"dataset_path: json\ndataset_kwargs: {{data_files: {{test: {name}.jsonl}}}}"
+    assert own.count("dataset_path: cais/wmdp") == 1
+    (folder / "_default_template_yaml").write_text(own.replace("dataset_path: cais/wmdp", local))
+    lines = (published / f"{name}.yaml").read_text().splitlines()
+    (folder / f"{name}.yaml").write_text("\n".join(line for line in lines if "dataset_name" not in line))
+    asked = []
+
+    class Recorder(base):
+        def loglikelihood(self, requests):
+            asked.extend("".join(request.args) for request in requests)
+            return [(-float(i % 4), False) for i in range(len(requests))]
+
+        def loglikelihood_rolling(self, requests):
+            raise NotImplementedError
+
+        def generate_until(self, requests):
+            raise NotImplementedError
+
+    monkeypatch.chdir(folder)
+    manager = lm_eval.tasks.TaskManager(include_path=str(folder), include_defaults=False)
+    lm_eval.simple_evaluate(Recorder(), tasks=[name], task_manager=manager, bootstrap_iters=0)
+    return asked

@@ -1,5 +1,6 @@
 import pytest
 
+from lethe.huggingface.errors import InvalidModelFolder
 from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.prompts import PromptFormat, encode_answer, encode_passage
 from tests.support.tiny_models import write_model
@@ -34,6 +35,16 @@ def test_gemma_has_no_system_prompt(tmp_path):
     model = load_language_model(write_model(tmp_path, "gemma2"))
     assert PromptFormat.of(model).system_prompt == ""
     assert PromptFormat.of(model, system_prompt="Be short.").system_prompt == "Be short."
+
+
+def test_a_template_without_a_system_text_is_named_with_what_to_do(tmp_path):
+    model = load_language_model(write_model(tmp_path, "llama"))
+    model.tokenizer.chat_template = (
+        "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}{{ messages[0].content }}"
+    )
+    with pytest.raises(InvalidModelFolder, match=r"cannot be filled in: no system; .* give --system-prompt ''"):
+        encode_answer(model, PromptFormat.of(model), "Who?", "Mara.")
+    assert text_of(model, encode_answer(model, PromptFormat.of(model, system_prompt=""), "Who?", "M.").prompt) == "Who?"
 
 
 def test_passage_without_prefix_never_scores_the_first_token(model):
