@@ -30,7 +30,7 @@ from server.queue import (
     shard_queue,
     waiting,
 )
-from worker.host import drain_watch, graceful_shutdown, metrics_folder
+from worker.host import broker_qos, drain_watch, graceful_shutdown, metrics_folder
 
 log = structlog.get_logger()
 settings = get_settings()
@@ -66,6 +66,7 @@ PULSE = (SWEEP,) if settings.worker_takes == "messages" else (EVALUATE_SHARD, SW
 # What a worker loads. Only what computes takes seconds to import, and memory.
 TASKS = ("worker.server_tasks",) if settings.worker_takes == "messages" else ("worker.server_tasks", "worker.tasks")
 
+broker_qos.install()
 app = configure(Celery("lethe", include=TASKS), redis_url=settings.resolved_redis_url)
 app.conf.update(
     worker_concurrency=settings.worker_concurrency,
