@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from rich.markup import render
 
 from lethe.cli.main import build_app
 from lethe.cli.metrics_commands import CatalogueGroup
@@ -115,3 +116,14 @@ def test_missing_commands_and_options_are_noticed(root: Any) -> None:
     assert faults("lethe benchmark table|plot|check X", root) == []
     assert "no command 'foretell'" in faults("lethe competition foretell", root)[0]
     assert "no option --foretell" in faults("lethe submit x.py --foretell", root)[0]
+
+
+def test_help_loses_no_word_to_markup(root: Any) -> None:
+    lost, waiting = [], [root]
+    while waiting:
+        command = waiting.pop()
+        waiting += (getattr(command, "commands", None) or {}).values()
+        for said in [command.help, *(getattr(parameter, "help", None) for parameter in command.params)]:
+            if said and (shown := render(said).plain) != said.replace("\\[", "["):
+                lost.append((command.name, shown))
+    assert lost == []
