@@ -73,7 +73,7 @@ def _groups_of_cell(row: Float64) -> Sequence[int]:
     if levels.size <= N_GROUPS:
         groups[present] = levels.size - np.searchsorted(levels, row[present])
         return list(groups)
-    clusters = cut_tree(linkage(row[present, None], method="ward"), N_GROUPS)[:, 0]
+    clusters = cut_tree(linkage(row[present, None], method="ward"), [N_GROUPS])[:, 0]
     members = [np.flatnonzero(clusters == number) for number in range(N_GROUPS)]
     members.sort(key=lambda group: -row[present[group]].mean())
     for number, group in enumerate(members, start=1):
