@@ -28,7 +28,9 @@ def main(arguments: Sequence[str]) -> None:
         import_module(module)
     gc.freeze()  # a collection then leaves the pages alone that the processes share
     gc.enable()
-    app.start(["worker", *arguments])
+    # Celery's own heartbeat tells nobody anything here, and waits without end for a Redis that is silent: the worker
+    # would hear of nothing meanwhile, not even that it is to stop.
+    app.start(["worker", "--without-heartbeat", *arguments])
 
 
 if __name__ == "__main__":

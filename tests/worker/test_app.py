@@ -1,14 +1,18 @@
 """The worker's queues: its own kind of device and what every worker takes; one message reaches one queue."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 import redis
 
 from server.embedded.redis import RedisProcess
 from server.queue import CONTROL_QUEUE, ControlFirst, RoutingKey, shard_queues
+from tests.faults.cluster import wait_until
 from tests.support.forked_children import run_code
 
 
@@ -100,3 +104,35 @@ def test_pulse_is_two_messages_in_the_workers_own_queue(redis_url: str, redis_se
         lists = {key.decode(): client.llen(key) for key in client.keys("*") if client.type(key) == b"list"}
         assert lists == {"one@test.dq2": 2}
         assert 0 < client.ttl("one@test.dq2") <= 3600
+
+
+def test_worker_stops_while_redis_is_silent(
+    redis_server: RedisProcess, migrated_sqlite_url: str, tmp_path: Path
+) -> None:
+    environment = os.environ | {
+        "LETHE_WORKER_TAKES": "messages",
+        "LETHE_WORKER_CONCURRENCY": "1",
+        "LETHE_SWEEP_INTERVAL_S": "600",
+        "LETHE_DATABASE_URL": migrated_sqlite_url,
+        "LETHE_REDIS_URL": redis_server.broker_url,
+        "LETHE_HOME": str(tmp_path / "home"),
+    }
+    log = tmp_path / "log"
+    options = ["--loglevel", "info", "--without-gossip", "--without-mingle"]
+    with (
+        log.open("wb") as file,
+        subprocess.Popen(
+            [sys.executable, "-m", "worker", *options], env=environment, stderr=file, stdout=file
+        ) as worker,
+    ):
+        try:
+            wait_until(lambda: "ready" in log.read_text(), about=log.read_text)
+            os.kill(redis_server.pid, signal.SIGSTOP)
+            try:
+                time.sleep(10)  # in which it would find out
+                worker.terminate()
+                worker.wait(90)
+            finally:
+                os.kill(redis_server.pid, signal.SIGCONT)
+        finally:
+            worker.kill()

@@ -4,11 +4,11 @@ kombu forgets a message once Redis has heard of its end, and asks for no further
 at that moment it kept the message for ever: the worker lived, answered pings, and took nothing more.
 """
 
-from kombu.transport import redis  # type: ignore[import-untyped]
-from kombu.transport.virtual import base  # type: ignore[import-untyped]
+from kombu.transport import redis
+from kombu.transport.virtual import base
 
 
-class ForgettingQoS(redis.QoS):  # type: ignore[misc]  # kombu has no types
+class ForgettingQoS(redis.QoS):
     """Forgets a message that is done. Redis brings it again after the visibility timeout: it only wakes a worker."""
 
     def ack(self, delivery_tag: str) -> None:
