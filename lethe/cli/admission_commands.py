@@ -101,7 +101,7 @@ def settings(
     *,
     reason: Why,
 ) -> None:
-    """Change the sections participation, phases, late and pages of a competition that runs; nothing else of the file."""
+    """Change the sections participation, phases, late and pages of a competition that runs, nothing else of it."""
     try:
         given = tomllib.loads(file.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
