@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from sqlalchemy import select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from server.db import clock, database_time
@@ -18,9 +19,10 @@ class Upkeep(StrEnum):
 
 
 def note(session: Session, what: Upkeep) -> None:
-    """Note that something was done now."""
-    session.merge(LastTime(name=what.value)).at = database_time()  # taken at flush
-    session.flush()
+    """Note that something was done now. Two may do so at once, also the first time."""
+    insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+    row = insert(LastTime).values(name=what.value, at=database_time())
+    session.execute(row.on_conflict_do_update(index_elements=[LastTime.name], set_={"at": database_time()}))
 
 
 def ages_s(session: Session) -> dict[str, float]:
