@@ -87,6 +87,9 @@ def load_language_model(
         raise InvalidModelFolder(f"{folder} cannot be loaded as a causal language model: {error}") from error
     if tokenizer.eos_token_id is None:
         raise InvalidModelFolder(f"the tokenizer of {folder} has no end-of-sequence token; set eos_token")
+    known = network.get_input_embeddings().num_embeddings
+    if tokenizer.vocab_size > known:  # without tokens that were added, which a model may lack
+        raise InvalidModelFolder(f"the tokenizer of {folder} has {tokenizer.vocab_size} tokens, its model {known}")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     placed: Any = network

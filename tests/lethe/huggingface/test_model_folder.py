@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig
 
 from lethe.huggingface.answer_scores import score_answers
 from lethe.huggingface.errors import InvalidModelFolder
@@ -126,6 +126,16 @@ def test_damaged_weights_and_a_missing_configuration_are_named(tmp_path):
         load_language_model(folder)
     (folder / "config.json").unlink()
     with pytest.raises(InvalidModelFolder, match=r"holds no config\.json; expected is a folder that"):
+        load_language_model(folder)
+
+
+def test_a_tokenizer_of_another_model_is_named(tmp_path):
+    folder = write_model(tmp_path / "model", "llama")
+    shapes = {"vocab_size": 100, "pad_token_id": 0}
+    AutoModelForCausalLM.from_config(
+        LlamaConfig(**shapes, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2)
+    ).save_pretrained(folder)
+    with pytest.raises(InvalidModelFolder, match=r"has 3\d\d tokens, its model 100"):
         load_language_model(folder)
 
 
