@@ -161,7 +161,7 @@ def _continue_most(
     return found
 
 
-class _HalfEnded(StoppingCriteria):  # type: ignore[misc]  # untyped there
+class _HalfEnded(StoppingCriteria):
     """Stops all rows as soon as half of them have ended. left: tokens that each row may still have."""
 
     def __init__(self, ends: set[int], left: Sequence[int], device: torch.device) -> None:
