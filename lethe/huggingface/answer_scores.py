@@ -124,7 +124,7 @@ def _score_batch(
     before = torch.cat([torch.arange(answer.start, len(answer.ids)) for _, answer in scored]) - skipped
     targets = torch.tensor([token for _, answer in scored for token in answer.ids[answer.start :]], dtype=torch.int64)
     size = max(1, PART_BYTES // (4 * logits.shape[-1]))
-    each_part = zip(*(torch.split(tensor.to(logits.device), size) for tensor in (lines, before, targets)), strict=True)
+    each_part = zip(*(torch.split(each.to(logits.device), size) for each in (lines, before, targets)), strict=True)
     parts = [_statistics(logits[line, place].float(), wanted) for line, place, wanted in each_part]
     found = torch.cat(parts, dim=1).double().cpu().numpy()
     ends = np.cumsum([answer.n_scored for _, answer in scored])

@@ -53,7 +53,7 @@ def generate(
 ) -> list[GeneratedText]:
     """Return greedy continuations of the prompts, cut at the first of `stop`, in their order.
 
-    The folder's generation_config applies (a repetition penalty, further end tokens), sampling does not.
+    The folder's generation_config applies (a repetition penalty, further end tokens), sampling and beams do not.
     """
     generated = _generate_tokens(model, [answer.prompt for answer in answers], max_new_tokens=max_new_tokens)
     texts = (_cut(text, stop) for text in decode(model, generated, clean_up=True))
@@ -73,9 +73,11 @@ def generation_notes(model: LanguageModel, answers: Sequence[Encoded]) -> list[s
     settings = model.network.generation_config
     notes = [
         f"generation_config.json sets {name} = {getattr(settings, name)}, which applied"
-        for name, neutral in (("repetition_penalty", 1.0), ("no_repeat_ngram_size", 0), ("length_penalty", 1.0))
+        for name, neutral in (("repetition_penalty", 1.0), ("no_repeat_ngram_size", 0))
         if getattr(settings, name, None) not in (None, neutral)
     ]
+    if (settings.num_beams or 1) > 1:
+        notes.append(f"generation_config.json sets num_beams = {settings.num_beams}, which did not apply: it is greedy")
     longest = sorted((answer.prompt for answer in answers), key=len)[-CHECKED_PROMPTS:]
     differ = sum(
         _continue(model, prompt, use_cache=True) != _continue(model, prompt, use_cache=False) for prompt in longest
@@ -208,6 +210,7 @@ def _call_generate(model: LanguageModel, ids: Tensor, mask: Tensor, **settings: 
         ids,
         attention_mask=mask,
         do_sample=False,
+        num_beams=1,
         temperature=None,
         top_p=None,
         top_k=None,

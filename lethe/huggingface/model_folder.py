@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -64,23 +65,31 @@ def load_language_model(
         require_plain_weights(base)
     try:
         config = AutoConfig.from_pretrained(base, local_files_only=True, trust_remote_code=False, **gguf)
-        network = AutoModelForCausalLM.from_pretrained(
+        untyped: Any = AutoModelForCausalLM
+        network, report = untyped.from_pretrained(
             base,
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
             dtype=DTYPES[dtype],
             attn_implementation=_attention(config),
+            ignore_mismatched_sizes=True,  # refused below, by name
+            output_loading_info=True,
             **gguf,
         )
+        if not gguf:
+            _require_all_weights(base, report)
         if adapter is not None:
             network = _with_adapter(network, adapter)
         with_tokenizer = _tokenizer_folder(base, adapter)
         tokenizer = load_transformers_tokenizer(with_tokenizer, **_gguf(with_tokenizer))
-    except (OSError, ImportError, ValueError, KeyError, RuntimeError) as error:
+    except (OSError, ImportError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise InvalidModelFolder(f"{folder} cannot be loaded as a causal language model: {error}") from error
     if tokenizer.eos_token_id is None:
         raise InvalidModelFolder(f"the tokenizer of {folder} has no end-of-sequence token; set eos_token")
+    known = network.get_input_embeddings().num_embeddings
+    if tokenizer.vocab_size > known:  # without tokens that were added, which a model may lack
+        raise InvalidModelFolder(f"the tokenizer of {folder} has {tokenizer.vocab_size} tokens, its model {known}")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     placed: Any = network
@@ -114,8 +123,27 @@ def _gguf(folder: Path) -> dict[str, Any]:
     return {"gguf_file": files[0]}
 
 
+def _require_all_weights(folder: Path, report: Any) -> None:
+    """Raises InvalidModelFolder where the library would have drawn weights at random.
+
+    report: missing_keys, names; mismatched_keys, names with the stored and the configured shape.
+    """
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise InvalidModelFolder(
+            f"{folder} lacks {len(missing)} tensors that its config.json asks for, the first {missing[0]}"
+        )
+    if report["mismatched_keys"]:
+        name, stored, wanted = min(report["mismatched_keys"])
+        raise InvalidModelFolder(
+            f"{name} of {folder} has the shape {tuple(stored)}; its config.json asks for {tuple(wanted)}"
+        )
+
+
 def require_plain_weights(folder: Path) -> None:
     """Raises InvalidModelFolder for a folder that needs code of its own, or holds no weights in safetensors."""
+    if not (folder / "config.json").exists():
+        raise InvalidModelFolder(f"{folder} holds no config.json; expected is a folder that `save_pretrained` wrote")
     config = _read_json(folder / "config.json")
     if config.get("auto_map"):
         raise InvalidModelFolder(

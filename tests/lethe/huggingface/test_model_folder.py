@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig
 
 from lethe.huggingface.answer_scores import score_answers
 from lethe.huggingface.errors import InvalidModelFolder
@@ -104,12 +104,50 @@ def test_code_of_a_folder_is_refused_and_never_run(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_weights_that_do_not_fit_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hidden_size": 16}, r"\.weight of .* has the shape .*; its config\.json asks for \("),
+        ({"num_hidden_layers": 3}, r"lacks \d+ tensors that its config\.json asks for, the first model\.layers\.2\."),
+    ],
+)
+def test_weights_that_do_not_fit_are_named(tmp_path, change, message):
     folder = write_model(tmp_path / "model", "llama")
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "hidden_size": 16}))
+    (folder / "config.json").write_text(json.dumps({**config, **change}))
+    with pytest.raises(InvalidModelFolder, match=message):
+        load_language_model(folder)
+
+
+def test_damaged_weights_and_a_missing_configuration_are_named(tmp_path):
+    folder = write_model(tmp_path / "model", "llama")
+    (folder / "model.safetensors").write_bytes(b"abc")
     with pytest.raises(InvalidModelFolder, match="cannot be loaded"):
         load_language_model(folder)
+    (folder / "config.json").unlink()
+    with pytest.raises(InvalidModelFolder, match=r"holds no config\.json; expected is a folder that"):
+        load_language_model(folder)
+
+
+def test_a_tokenizer_of_another_model_is_named(tmp_path):
+    folder = write_model(tmp_path / "model", "llama")
+    shapes = {"vocab_size": 100, "pad_token_id": 0}
+    AutoModelForCausalLM.from_config(
+        LlamaConfig(**shapes, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2)
+    ).save_pretrained(folder)
+    with pytest.raises(InvalidModelFolder, match=r"has 3\d\d tokens, its model 100"):
+        load_language_model(folder)
+
+
+def test_beams_do_not_apply_and_are_named(tmp_path):
+    folder = write_model(tmp_path / "model", "llama")
+    model = load_language_model(folder)
+    greedy = [text.text for text in generate(model, answers(model), max_new_tokens=12)]
+    model.network.generation_config.num_beams = 4
+    assert [text.text for text in generate(model, answers(model), max_new_tokens=12)] == greedy
+    assert generation_notes(model, answers(model)) == [
+        "generation_config.json sets num_beams = 4, which did not apply: it is greedy"
+    ]
 
 
 def test_missing_folder_and_unknown_dtype_are_named(tmp_path):
