@@ -1,10 +1,13 @@
 """When the instance's upkeep was last done: what is due without anybody noticing is seen by its age alone."""
 
+from contextlib import suppress
 from enum import StrEnum
 
-from sqlalchemy import select
+from sqlalchemy import select, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from server.conditional_update import changed_rows
 from server.db import clock, database_time
 from server.models.last_time import LastTime
 
@@ -19,8 +22,10 @@ class Upkeep(StrEnum):
 
 def note(session: Session, what: Upkeep) -> None:
     """Note that something was done now."""
-    session.merge(LastTime(name=what.value)).at = database_time()  # taken at flush
-    session.flush()
+    if changed_rows(session, update(LastTime).where(LastTime.name == what.value).values(at=database_time())):
+        return
+    with suppress(IntegrityError), session.begin_nested():  # two may do it for the first time at once
+        session.add(LastTime(name=what.value, at=database_time()))
 
 
 def ages_s(session: Session) -> dict[str, float]:
