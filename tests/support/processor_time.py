@@ -12,20 +12,18 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 SHOWN = 40
+STARTING = "to start, collect and set up the first test"
 _TICKS = os.sysconf("SC_CLK_TCK")
 _by_file: Counter[str] = Counter()
 _seen = 0.0
 
 
-def pytest_runtestloop() -> None:
-    global _seen  # noqa: PLW0603 - one process, one clock
-    _seen = processor_seconds(os.getpid())
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> object:
-    global _seen  # noqa: PLW0603
+    global _seen  # noqa: PLW0603 - one process, one clock
     report = yield
+    if call.when == "setup" and not _seen:
+        _seen = report.started_s = processor_seconds(os.getpid())
     if call.when == "teardown":
         now = processor_seconds(os.getpid())
         # What was killed is no longer seen. pytest-xdist sends a report's attributes along.
@@ -35,6 +33,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _by_file[STARTING] += getattr(report, "started_s", 0.0)
     _by_file[report.nodeid.split("::")[0]] += getattr(report, "processor_s", 0.0)
 
 
