@@ -34,7 +34,6 @@ from server.models.competition import Competition, CompetitionState, Split, Spli
 from server.models.evaluation import Evaluation, EvaluationState, ShardState
 from server.models.submission import Fault
 from server.parsing import client as parsing
-from server.parsing.limits import get_limits
 from server.scoring import scores
 from server.scoring.scores import ScoreRecord
 from server.storage import Storage, get_storage
@@ -206,7 +205,8 @@ def instance(monkeypatch: pytest.MonkeyPatch, *, database_url: str, redis_url: s
     monkeypatch.setattr(cost_cache, "KEPT_PER_SECOND_OF_COST", 0.0)
     monkeypatch.setattr(cost_cache, "COSTLY_S", math.inf)
     # A text has its processor time; how long a busy machine lets its reader wait for it is not what is tested.
-    monkeypatch.setattr(parsing, "get_limits", lambda task: replace(get_limits(task), wall_s=300.0))
+    limits = parsing.get_limits  # a test's own, where it has set some
+    monkeypatch.setattr(parsing, "get_limits", lambda task: replace(limits(task), wall_s=300.0))
     for cache in CACHES:
         cache.cache_clear()
     for kept in (anonymous_pages, summaries._kept):  # of another test's instance
