@@ -6,6 +6,7 @@ did since the last test that was killed, or that no process waits for, is not se
 
 import os
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -45,10 +46,11 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
 
 def processor_seconds(pid: int) -> float:
     """Return user and system time of the process, of those it waited for, and of its living descendants."""
-    try:
+    seconds, children = 0.0, list[str]()
+    with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        tasks = [(task / "children").read_text().split() for task in Path(f"/proc/{pid}/task").iterdir()]
-    except (FileNotFoundError, ProcessLookupError):
-        return 0.0
-    children = sum(processor_seconds(int(child)) for task in tasks for child in task)
-    return sum(map(int, fields[11:15])) / _TICKS + children
+        seconds = sum(map(int, fields[11:15])) / _TICKS
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):  # the thread has
+                children += (thread / "children").read_text().split()
+    return seconds + sum(processor_seconds(int(child)) for child in children)
