@@ -5,6 +5,7 @@ import math
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionState, Split, SplitState
 from server.models.evaluation import Evaluation, EvaluationState, ShardState
 from server.models.submission import Fault
+from server.parsing import client as parsing
 from server.scoring import scores
 from server.scoring.scores import ScoreRecord
 from server.storage import Storage, get_storage
@@ -202,6 +204,9 @@ def instance(monkeypatch: pytest.MonkeyPatch, *, database_url: str, redis_url: s
     # What was computed before a change is not shown after it, however long a busy machine took to compute it.
     monkeypatch.setattr(cost_cache, "KEPT_PER_SECOND_OF_COST", 0.0)
     monkeypatch.setattr(cost_cache, "COSTLY_S", math.inf)
+    # A text has its processor time; how long a busy machine lets its reader wait for it is not what is tested.
+    limits = parsing.get_limits  # a test's own, where it has set some
+    monkeypatch.setattr(parsing, "get_limits", lambda task: replace(limits(task), wall_s=300.0))
     for cache in CACHES:
         cache.cache_clear()
     for kept in (anonymous_pages, summaries._kept):  # of another test's instance

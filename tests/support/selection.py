@@ -14,9 +14,17 @@ from xdist.scheduler import LoadFileScheduling
 ELSEWHERE = (
     *("tests/browser/", "tests/end_to_end/", "tests/faults/", "tests/sandbox/", "tests/test_", "tests/worker/"),
     *(f"tests/lethe/{part}/" for part in ("benchmark", "evaluation", "huggingface", "methods", "preparation")),
-    *("tests/lethe/training/", "tests/lethe/tuning/", "tests/golden/trajectories/", "tests/golden/test_check.py"),
+    *(
+        "tests/lethe/device/",
+        "tests/lethe/training/",
+        "tests/lethe/tuning/",
+        "tests/golden/trajectories/",
+        "tests/golden/test_check.py",
+    ),
     *("tests/lethe/metrics/scoring/test_reference.py", "tests/lethe/metrics/scoring/test_exact.py"),
     *("tests/lethe/test_wheel.py", "tests/lethe/test_entry_points.py", "tests/lethe/test_plugin_example.py"),
+    *(f"tests/lethe/cli/test_{name}.py" for name in ("benchmark_commands", "check_command", "new_commands")),
+    "tests/server/test_private_files.py",
     *("tests/lethe/runtime/test_randomness.py", "tests/server/embedded/", "tests/server/parsing/test_client.py"),
     *("tests/server/test_crowd.py", "tests/server/test_schemathesis.py", "tests/server/cli/test_demo.py"),
     *("tests/server/disclosure/test_hidden_values.py", "tests/server/evaluations/test_fairness.py"),
@@ -40,7 +48,7 @@ TOGETHER = ("tests/faults/", "tests/end_to_end/")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="only what takes less than two minutes on any machine")
+    parser.addoption("--quick", action="store_true", help="only what needs no PostgreSQL, browser, sandbox or training")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
