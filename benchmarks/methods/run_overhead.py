@@ -1,4 +1,4 @@
-"""What a benchmark's run costs beyond the method: all runs in one process, a child process for each, the sandbox.
+"""What a benchmark's run costs beyond the method: all runs in one process, or a child process for each.
 
     python -m benchmarks.methods.run_overhead
 
@@ -11,13 +11,12 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 import torch
 
-from lethe.benchmark.method_runs import OpenRuns, child_runs, run_in_one_process, run_method
+from lethe.benchmark.method_runs import child_runs, run_in_one_process, run_method
 from lethe.benchmark.plan import Plan, read_plan
 from lethe.benchmark.store import Unit
 from lethe.competition.visibility import Visibility
@@ -26,7 +25,6 @@ from lethe.preparation.prepare import prepare_split
 from lethe.runtime.data_loaders import load_data
 from lethe.tuning.local_run import SplitRuns
 from lethe.tuning.split_run import load_method, one_run
-from worker.evaluation.benchmark_runs import sandbox_runs
 
 FEW, MANY = 4, 36
 COMPETITION = """
@@ -52,20 +50,17 @@ competition = "competition.toml"
 
 def main() -> None:
     """Prepare a small split and print a row for each way."""
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "competition.toml").write_text(COMPETITION)
         plans = {n_models: _plan(folder, n_models) for n_models in (FEW, MANY)}
         split_dir = folder / "split"
         prepare_split(plans[FEW].cells[0].competition, Visibility.PUBLIC, split_dir)
-        sandbox = stack.enter_context(sandbox_runs("bubblewrap"))
         ways: dict[str, Callable[[Plan, Unit], None]] = {
             "bare": lambda plan, _: _bare(plan, split_dir, folder),
             "one process": lambda plan, unit: _in_one_process(plan, unit, split_dir),
-            "a child process each": lambda plan, unit: _apart(plan, unit, split_dir, child_runs),
-            "sandbox": lambda plan, unit: _apart(plan, unit, split_dir, sandbox),
+            "a child process each": lambda plan, unit: _each_apart(plan, unit, split_dir),
         }
-        ways["sandbox"](plans[FEW], Unit(folder / "first"))  # its template is started once for all methods
         bare_s = 0.0
         for way, work in ways.items():
             few, many = (_cpu_s(partial(work, plan, Unit(folder / way / str(n)))) for n, plan in plans.items())
@@ -105,8 +100,8 @@ def _in_one_process(plan: Plan, unit: Unit, split_dir: Path) -> None:
         run_in_one_process(plan.cells[0], plan.methods[0], unit, process, until=None)
 
 
-def _apart(plan: Plan, unit: Unit, split_dir: Path, open_runs: OpenRuns) -> None:
-    run_method(plan.cells[0], plan.methods[0], unit, split_dir, open_runs=open_runs, until=None)
+def _each_apart(plan: Plan, unit: Unit, split_dir: Path) -> None:
+    run_method(plan.cells[0], plan.methods[0], unit, split_dir, open_runs=child_runs, until=None)
 
 
 if __name__ == "__main__":
