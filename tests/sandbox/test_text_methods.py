@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load, load_file
 
 from lethe.competition.file import parse_competition
+from lethe.competition.visibility import Visibility
 from lethe.data.files import write_json, write_tensors
 from lethe.methods.rendering import render
 from lethe.networks.transformers_network import NAME
@@ -37,7 +38,7 @@ def visible(tmp_path_factory: pytest.TempPathFactory) -> Path:
     visible.mkdir()
     competition = parse_competition(folder_toml(root, "llama"))
     dataset = text_task.open_dataset(competition)
-    text_task.write_data(split, competition, dataset, text_task.cut(dataset, competition, "public"))
+    text_task.write_data(split, competition, dataset, text_task.cut(dataset, competition, Visibility.PUBLIC))
     write_json(visible / "network.json", text_task.describe_network(competition, dataset))
     write_tensors(visible / "original_model.safetensors", load_pretrained(NAME, root / "model.v1").state_dict())
     return visible
