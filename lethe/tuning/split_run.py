@@ -112,7 +112,7 @@ def one_run(
     *,
     seed: int,
     into: Path | None,
-    limit_s: float | None,
+    limit_s: float | None = None,
 ) -> tuple[dict[str, float], RunOutputs]:
     """Unlearn once from the original model. Return times in seconds, work in epochs and accuracies; and all outputs.
 

@@ -55,7 +55,7 @@ def test_a_further_process_works_beside_this_one(write_benchmark, tmp_path, monk
     path.write_text(re.sub("methods = .*", 'methods = ["original"]', path.read_text()))
     result = invoke("run", path, "--out", out, "--sandbox", "none", "--processes", "2")
     assert result.exit_code == 0
-    assert len(list(out.glob("cells/*/runs/*/part-*.safetensors"))) == 1
+    assert list(out.glob("cells/*/runs/*/part-*.safetensors"))
 
 
 @pytest.fixture

@@ -20,31 +20,32 @@ with running(get_settings(), worker=False) as instance:
 """
 
 
-def find_processes(home: Path) -> set[int]:
-    """Return the processes that name the folder in their arguments or environment, this one left out."""
-    found = set()
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and int(folder.name) != os.getpid():
-            try:
-                text = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
-            except OSError:
-                continue
-            if str(home).encode() in text:
-                found.add(int(folder.name))
-    return found
+def started_by(process: int) -> set[int]:
+    """Return its children, theirs, and so on."""
+    children = {
+        int(word) for path in Path(f"/proc/{process}/task").glob("*/children") for word in path.read_text().split()
+    }
+    return children.union(*(started_by(child) for child in children))
+
+
+def alive(processes: set[int]) -> set[int]:
+    return {number for number in processes if Path(f"/proc/{number}").is_dir()}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_instance_that_is_ended_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
-    home = tmp_path / "home"
-    environment = os.environ | {"LETHE_HOME": str(home), "LETHE_PORT": "0"}
+    environment = os.environ | {"LETHE_HOME": str(tmp_path / "home"), "LETHE_PORT": "0"}
     with subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith(b"http://")
-        assert len(find_processes(home)) >= 3, "itself, Redis and the web server"
-        process.send_signal(number)
-        process.wait(timeout=60)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith(b"http://")
+            started = started_by(process.pid)
+            assert len(started) >= 2, "Redis and the web server"
+            process.send_signal(number)
+            process.wait(timeout=60)
+        finally:
+            process.kill()
     deadline = time.monotonic() + 30
-    while find_processes(home) and time.monotonic() < deadline:
+    while alive(started) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert find_processes(home) == set()
+    assert alive(started) == set()

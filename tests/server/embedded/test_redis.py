@@ -144,7 +144,7 @@ def test_server_that_does_not_start_is_a_host_fault(tmp_path: Path, monkeypatch:
         start_redis(tmp_path / "redis")
 
 
-SILENT_SERVER = """#!{python}
+SILENT_SERVER = """
 import socket, sys, time
 listener = socket.socket(socket.AF_UNIX)
 listener.bind(sys.argv[sys.argv.index("--unixsocket") + 1])
@@ -155,13 +155,15 @@ time.sleep(600)
 
 
 def test_server_that_never_answers_is_ended_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "redis-server"
-    program.write_text(SILENT_SERVER.format(python=sys.executable))
+    program, script = tmp_path / "redis-server", tmp_path / "silent.py"
+    script.write_text(SILENT_SERVER)
+    # The first line of a script cannot name a path with a space.
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n')
     program.chmod(0o755)
     monkeypatch.setattr("server.embedded.redis.redis_server_program", lambda: program)
     with pytest.raises(HostFault, match=r"within 3 s; .*listening"):
         start_redis(tmp_path / "redis", timeout_s=3.0)
-    assert not [command for _, command in descendants(os.getpid()) if str(program) in command]
+    assert not [command for _, command in descendants(os.getpid()) if str(script) in command]
 
 
 def test_failed_start_frees_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
