@@ -34,7 +34,7 @@ from lethe.runtime import data_loaders
 from lethe.runtime.entry import Preloaded, Task
 from lethe.runtime.weights_layout import ORIGINAL_MODEL, read_layout
 from sandbox.guest import isolate, kaggle_cuda, linux
-from sandbox.guest.harness import run_task
+from sandbox.guest.harness import report_fault, run_task
 from sandbox.guest.notebook.comparison import compare_runs
 from sandbox.guest.notebook.entry import run_notebook, run_program
 
@@ -198,8 +198,6 @@ def start_afresh(scratch: str) -> None:
 
 def run_all(request: Any, policy: Any, preloaded: Preloaded, submission: Path) -> None:
     """Run what was asked for, and end the process."""
-    if builders.is_source(preloaded.data.network):
-        preloaded = replace(preloaded, network=_original_network(preloaded.data))
     task = Task(
         submission=submission,
         file=request["file"],
@@ -213,6 +211,12 @@ def run_all(request: Any, policy: Any, preloaded: Preloaded, submission: Path) -
         program=request["program"],
         is_sample=request["is_sample"],
     )
+    if builders.is_source(preloaded.data.network):
+        try:
+            preloaded = replace(preloaded, network=_original_network(preloaded.data))
+        except MemoryError as error:  # without a control group, memory ends so
+            report_fault(error, task, FRAME_FD)
+            os._exit(1)
     has_folders = Path(isolate.KAGGLE).is_dir()
     in_folders = bool(request["checkpoints"]) or (bool(request["program"]) and has_folders)
     keeps = policy["isolation"] == "shard" and not in_folders and not request["original"]
