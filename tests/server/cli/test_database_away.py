@@ -18,7 +18,7 @@ from server.maintenance.backup import Copied
 from tests.support.ports import free_port
 
 
-def told(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+def printed_error(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
     """Return the one line that a command which fails prints."""
     get_settings.cache_clear()
     monkeypatch.setattr(sys, "argv", ["lethe", *words])
@@ -35,10 +35,10 @@ def test_database_that_is_away_is_named(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("LETHE_DATABASE_URL", f"postgresql://lethe:secret@127.0.0.1:{free_port()}/lethe")
-    said = told(words, monkeypatch, capsys)
-    assert "Connection refused" in said
-    assert "lethe doctor" in said
-    assert "secret" not in said
+    printed = printed_error(words, monkeypatch, capsys)
+    assert "Connection refused" in printed
+    assert "lethe doctor" in printed
+    assert "secret" not in printed
 
 
 def test_database_without_tables_is_to_be_migrated(
@@ -46,7 +46,7 @@ def test_database_without_tables_is_to_be_migrated(
 ) -> None:
     for url in (postgres_url, ""):
         monkeypatch.setenv("LETHE_DATABASE_URL", url)
-        assert "lethe migrate" in told(["gc"], monkeypatch, capsys)
+        assert "lethe migrate" in printed_error(["gc"], monkeypatch, capsys)
 
 
 def test_garbage_of_a_newer_version_is_not_judged(
@@ -57,7 +57,7 @@ def test_garbage_of_a_newer_version_is_not_judged(
         session.execute(text("UPDATE alembic_version SET version_num = 'later'"))
     database.dispose()
     monkeypatch.setenv("LETHE_DATABASE_URL", migrated_sqlite_url)
-    assert "nothing was removed" in told(["gc", "--delete"], monkeypatch, capsys)
+    assert "nothing was removed" in printed_error(["gc", "--delete"], monkeypatch, capsys)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk, which needs root")
@@ -70,10 +70,10 @@ def test_full_disk_is_named_and_leaves_no_half_of_a_database(
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "none", disk], check=True)
     try:
-        assert "full" in told(["backup", str(disk / "copy")], monkeypatch, capsys)
+        assert "full" in printed_error(["backup", str(disk / "copy")], monkeypatch, capsys)
         (disk / "copy" / "lethe.db").unlink()
         monkeypatch.setenv("LETHE_DATABASE_URL", f"sqlite:///{disk / 'lethe.db'}")
-        assert "full" in told(["restore", str(whole)], monkeypatch, capsys)
+        assert "full" in printed_error(["restore", str(whole)], monkeypatch, capsys)
         assert not (disk / "lethe.db").exists(), "it would be taken for the instance's"
     finally:
         subprocess.run(["umount", disk], check=True)
