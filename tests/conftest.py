@@ -97,9 +97,9 @@ def _no_settings_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("LETHE_HOME", str(tmp_path / "lethe-home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     get_settings.cache_clear()
-    umask = os.umask(0o022)  # as most users have it, whatever a test before has set
+    os.umask(0o022)  # as most users have it, whatever a test or a module's fixture before has set
     yield
-    os.umask(umask)
+    os.umask(0o022)  # the next module's fixtures come before its first test
     get_settings.cache_clear()
 
 

@@ -20,7 +20,8 @@ from PIL import Image
 from benchmarks.methods.writers_folder import Row, write
 
 SIDE = 32
-CLASSES = ("apple", "baby", "bear", "beaver", "bed", "bicycle", "cloud", "fox", "hamster", "orchid")  # of ten superclasses
+# One of each of ten superclasses.
+CLASSES = ("apple", "baby", "bear", "beaver", "bed", "bicycle", "cloud", "fox", "hamster", "orchid")
 
 
 def rows(cifar: Path) -> Iterable[Row]:

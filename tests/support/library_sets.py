@@ -14,7 +14,7 @@ def write_set(folder: Path, *, lock: str | None = None, site: Path | None = None
         "prefix": str(own.prefix),
         "site": str(site or own.site),
         "is_shared": own.is_shared,
-        "versions": {"python": "3.11", "torch": "2.1.2"},
+        "versions": {"python": own.python, "torch": "2.1.2"},
         "lock_sha256": lock or lock_sha256("2023"),
     }
     (folder / "2023" / RECORD).write_text(json.dumps(record))
