@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -46,7 +47,7 @@ class Plain:
         root = Path(next(iter(sandbox.__path__))).parent
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "sandbox.guest.template", "--control", str(control.fileno())],
-            env={**variables, "PATH": os.defpath, "PYTHONPATH": str(root)},
+            env={**variables, "PATH": os.defpath, "PYTHONPATH": str(root), "TMPDIR": tempfile.gettempdir()},
             stdin=subprocess.DEVNULL,
             stdout=diagnostics,
             stderr=diagnostics,

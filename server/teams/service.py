@@ -117,18 +117,26 @@ def add_baseline(session: Session, competition: Competition, organiser: Account,
     """
     if competition.parent_id is not None:
         known = repository.team_called(
-            session, competition_id=competition.root_id, name_keys=key_pair(label[:NAME_LENGTH])
+            session, competition_id=competition.root_id, name_keys=key_pair(_shortened(label, NAME_LENGTH))
         )
         if known is not None and known.is_baseline:
             return known
     for number in count(1):
         ending = "" if number == 1 else f" ({number})"
-        name = checked_name(label[: NAME_LENGTH - len(ending)] + ending)
+        name = checked_name(_shortened(label, NAME_LENGTH - len(ending)) + ending)
         if not _is_taken(session, competition, name):
             team = _add(session, competition, organiser, name=name, is_baseline=True)
             if team is not None:
                 return team
     raise AssertionError("unreachable: names do not run out")
+
+
+def _shortened(label: str, length: int) -> str:
+    """Leave whole words out at the end, for half of a number would read as another number."""
+    if len(label) <= length:
+        return label
+    cut = label[: length - len(" …")]
+    return (cut if label[len(cut)] == " " else cut.rpartition(" ")[0] or cut) + " …"
 
 
 def rename(session: Session, team: Team, *, name: str, actor: Account, reason: str = "") -> None:

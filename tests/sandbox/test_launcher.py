@@ -1,5 +1,6 @@
 """Runs in a real sandbox: weights out, each failure under its own name."""
 
+import tempfile
 import threading
 import time
 from dataclasses import replace
@@ -246,3 +247,12 @@ def test_code_outside_the_stage_folder_is_refused(sandbox: Sandbox, tmp_path: Pa
 def test_plain_backend_is_refused_in_production(split: Path, stage: Path) -> None:
     with pytest.raises(BackendUnavailable, match="no boundary"):
         Launcher(SandboxSpec(data_dir=split, stage_dir=stage, backend="plain"))
+
+
+def test_plain_backend_keeps_a_runs_temporary_files_where_this_process_has_its_own(split: Path, stage: Path) -> None:
+    source = "import tempfile\n\ndef unlearning(net, retain, forget, validation):\n    print(tempfile.gettempdir())\n"
+    folder = write_submission(stage, "asks", source)
+    spec = SandboxSpec(data_dir=split, stage_dir=stage, policy=TEST_POLICY, backend="plain", production=False)
+    with Launcher(replace(spec, required_controls=frozenset())).start() as plain:
+        result = plain.run(RunRequest(code_dir=folder, kind="sample"))
+    assert result.log.decode().split() == [tempfile.gettempdir()], result.verdict

@@ -44,6 +44,14 @@ def test_each_baseline_is_submitted_once(both: Instance) -> None:
     assert b"\nLR = 0.25" in read_code(both.storage, scrub)
 
 
+def test_name_of_a_line_with_many_settings_ends_between_two_of_them(server: Instance) -> None:
+    settings = "LR = 0.021, EPOCHS = 4, GAMMA = 0.97, ALPHA = 0.4142, MAX_STEPS = 1, WEIGHT_DECAY = 0.0015"
+    server.competition(extra=f'[report]\nbaselines = [{{ id = "scrub", {settings} }}]\n')
+    sweep(server)
+    assert [team.name for team in teams(server)] == ["scrub ALPHA=0.4142 EPOCHS=4 GAMMA=0.97 LR=0.021 …"]
+    assert submissions(server)[0].message.endswith("MAX_STEPS=1 WEIGHT_DECAY=0.0015")
+
+
 def test_baseline_that_failed_is_not_submitted_again(server: Instance) -> None:
     server.competition(extra=REPORT)
     sweep(server)
