@@ -5,6 +5,7 @@ Under pytest-xdist each worker is a process with servers of its own; each test h
 
 import gc
 import os
+import sys
 
 # Before anything imports torch: several test processes share the cores, and spinning OpenMP threads would starve them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -100,6 +101,8 @@ def _no_settings_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     os.umask(0o022)  # as most users have it, whatever a test or a module's fixture before has set
     yield
     os.umask(0o022)  # the next module's fixtures come before its first test
+    if builders := sys.modules.get("lethe.networks.builders"):  # else torch is not loaded either
+        builders.limit_parameters(None)  # a worker sets it for its whole process
     get_settings.cache_clear()
 
 

@@ -7,7 +7,6 @@ import resource
 import shutil
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +23,7 @@ from lethe.data.files import read_json, write_json
 from lethe.errors import HostFault
 from lethe.evaluation.inference import SplitEvaluator, load_original
 from lethe.evaluation.manifest import MANIFEST, NETWORK_PATH, verify_split
-from lethe.networks.builders import TRUST_SOURCE, limit_parameters
+from lethe.networks.builders import TRUST_SOURCE
 from lethe.preparation.prepare import finish_split, make_split
 from lethe.preparation.sample_models import retrain_on_sample
 from lethe.preparation.step_cache import PreparationProgress
@@ -73,12 +72,6 @@ for fd in range(3, 20):
 while True:
     pass
 """
-
-
-@pytest.fixture(autouse=True)
-def _no_limit_left() -> Iterator[None]:
-    yield
-    limit_parameters(None)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.environments import own_environment
 from server.config import Settings
 from server.worker_facts import WorkerFacts
 from server.workers.compatibility import refusal
@@ -40,7 +41,7 @@ def test_a_worker_without_a_competitions_older_libraries_is_refused(tmp_path: Pa
         refusal(worker, asks)
     )
     facts = worker_facts(Settings(home=tmp_path, libraries_dir=write_set(tmp_path / "sets")))
-    assert facts.versions["libraries 2023"] == "python 3.11, torch 2.1.2"
+    assert facts.versions["libraries 2023"] == f"python {own_environment().python}, torch 2.1.2"
     assert refusal(replace(worker, versions=worker.versions | {"libraries 2023": "x"}), asks) is None
     assert "libraries 2023" not in worker_facts(Settings(home=tmp_path)).versions
 
