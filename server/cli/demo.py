@@ -48,7 +48,7 @@ class Entrant:
 
 ENTRANTS = (
     Entrant("redrawn", "Redraw, then fine-tune", EXAMPLES / "submissions" / "redraw_finetune.py"),
-    Entrant(PARTICIPANT, "Train the last layer anew", EXAMPLES / "submissions" / "last_layer.py"),
+    Entrant(PARTICIPANT, "Retrain the last layer", EXAMPLES / "submissions" / "last_layer.py"),
     Entrant("baseline", "Fine-tune (the host's baseline)", EXAMPLES / "submissions" / "finetune.py"),
     Entrant("unchanged", "Return the original", EXAMPLES / "submissions" / "return_original.py"),
 )

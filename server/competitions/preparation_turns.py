@@ -100,7 +100,7 @@ def note_use(session: Session, split_id: str, cpu_time_s: float) -> None:
             "SELECT c.created_by, :day, :spent FROM splits s JOIN competitions c ON c.id = s.competition_id "
             "WHERE s.id = :split "
             "ON CONFLICT (account_id, day) DO UPDATE SET cpu_time_s = preparation_use.cpu_time_s + excluded.cpu_time_s"
-        ).bindparams(bindparam("day", type_=Date)),  # for sqlite, whose own way of writing dates goes
+        ).bindparams(bindparam("day", type_=Date)),  # sqlite3's own adapter of dates is deprecated
         values,
     )
 
