@@ -30,8 +30,8 @@ from server.embedded.redis import RedisProcess, start_redis
 from server.migrate import upgrade
 from tests.support import apart
 from tests.support.browser import find_chromium
+from tests.support.engines import Engines
 from tests.support.postgres import EmptiedDatabase, PostgresServer
-from tests.support.shared_statements import share_statements
 from tests.support.utc_day import day_needed_s, until_next_day_s
 
 if TYPE_CHECKING:
@@ -110,10 +110,17 @@ def _no_settings_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _shared_statements() -> Iterator[None]:
+def _engines() -> Iterator[Engines]:
+    engines = Engines(db.make_engine)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(db, "make_engine", share_statements(db.make_engine))
-        yield
+        patch.setattr(db, "make_engine", engines.make)
+        yield engines
+
+
+@pytest.fixture(autouse=True)
+def _closed_engines(_engines: Engines) -> Iterator[None]:
+    yield
+    _engines.close()
 
 
 @pytest.fixture(scope="session")
