@@ -113,10 +113,15 @@ def test_weights_of_the_first_runs_alone_are_kept_and_not_collected(
 def test_missing_weights_are_a_sentence_and_the_other_metrics_stay(
     instance: Instance, submission: str, measured: dict[str, JsonObject], storage: Storage
 ) -> None:
-    for key in weights_files(storage):
-        storage.remove(key)
-    instance.organiser.post(f"/competitions/{SLUG}/metrics/recompute", {"only_stale": False})
-    found = computed_metrics(instance, submission)
+    kept = {key: storage.read(key) for key in weights_files(storage)}
+    try:
+        for key in kept:
+            storage.remove(key)
+        instance.organiser.post(f"/competitions/{SLUG}/metrics/recompute", {"only_stale": False})
+        found = computed_metrics(instance, submission)
+    finally:  # the other tests' weights, in whichever order they come
+        for key, data in kept.items():
+            storage.write(key, data)
     assert found["klom"]["value"] == measured["klom"]["value"]
     for name in METRICS:
         assert "no longer stored" in found[name]["not_computed"]

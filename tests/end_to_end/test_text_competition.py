@@ -1,5 +1,6 @@
 """A competition of language models through a real instance: prepared, run in the sandbox, scored, measured."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -62,44 +63,63 @@ def submit(client: LetheClient, folder: Path, code: str) -> JsonObject:
     return wait_for_end(client, client.submit(SLUG, path))
 
 
-def test_methods_for_text_are_scored_and_measured(client: LetheClient, instance: Instance, tmp_path: Path) -> None:
-    forgets = submit(client, tmp_path, render("graddiff", {"LR": 0.01, "EPOCHS": 3}))
-    keeps = submit(client, tmp_path, KEEPS)
-    for found in (forgets, keeps):
+@dataclass(frozen=True)
+class Played:
+    """What one team saw while the competition was open; and the competition is closed."""
+
+    forgets: JsonObject
+    keeps: JsonObject
+    untied: JsonObject
+    metrics: list[JsonObject]
+    board: list[JsonObject]
+    answers: JsonObject
+
+
+@pytest.fixture(scope="module")
+def played(client: LetheClient, instance: Instance, tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """The whole competition, so that its tests may come in any order."""
+    folder = tmp_path_factory.mktemp("code")
+    forgets = submit(client, folder, render("graddiff", {"LR": 0.01, "EPOCHS": 3}))
+    keeps, untied = submit(client, folder, KEEPS), submit(client, folder, UNTIED)
+    metrics, board = metrics_of(client, forgets), client.leaderboard(SLUG)["rows"]
+    answers = client.sample_answers(keeps["id"])
+    instance.organiser.act(SLUG, "close", {"reason": "enough was seen"})
+    wait_until(lambda: instance.organiser.competition(SLUG)["state"] == "provisional")
+    return Played(forgets, keeps, untied, metrics, board, answers)
+
+
+def test_methods_for_text_are_scored_and_measured(played: Played) -> None:
+    for found in (played.forgets, played.keeps):
         assert found["stage"] == "scored", found
-    assert forgets["score"]["final_score"] > keeps["score"]["final_score"]
-    measured = {row["id"]: row for row in metrics_of(client, forgets)}
+    assert played.forgets["score"]["final_score"] > played.keeps["score"]["final_score"]
+    measured = {row["id"]: row for row in played.metrics}
     assert set(measured) == set(METRICS)
     for row in measured.values():
         assert None not in (row["value"], row["oracle"], row["original"]), row
     assert measured["answer_probability"]["value"] < measured["answer_probability"]["original"]
-    board = client.leaderboard(SLUG)["rows"]
-    assert [row["score"] for row in board if row["kind"] == "team"] == [forgets["score"]["final_score"]]
+    scores = [row["score"] for row in played.board if row["kind"] == "team"]
+    assert scores == [played.forgets["score"]["final_score"]]
 
 
-def test_team_sees_what_its_model_answers_on_the_sample(client: LetheClient, tmp_path: Path) -> None:
-    found = client.sample_answers(submit(client, tmp_path, KEEPS)["id"])
-    assert found["note"] == ""
-    assert found["questions"]
-    for row in found["questions"]:
+def test_team_sees_what_its_model_answers_on_the_sample(played: Played) -> None:
+    assert played.answers["note"] == ""
+    assert played.answers["questions"]
+    for row in played.answers["questions"]:
         assert row["original"]
         assert row["unlearned"] == row["original"]  # the very model that it was given
 
 
-def test_an_output_layer_of_its_own_is_refused(client: LetheClient, tmp_path: Path) -> None:
-    found = submit(client, tmp_path, UNTIED)
-    assert found["stage"] == "failed"
-    assert found["failure"]["error_class"] == "wrong-weights", found
+def test_an_output_layer_of_its_own_is_refused(played: Played) -> None:
+    assert played.untied["stage"] == "failed"
+    assert played.untied["failure"]["error_class"] == "wrong-weights", played.untied
 
 
-def test_the_chosen_entry_is_scored_on_the_private_split_at_the_close(client: LetheClient, instance: Instance) -> None:
-    instance.organiser.act(SLUG, "close", {"reason": "enough was seen"})
-    wait_until(lambda: instance.organiser.competition(SLUG)["state"] == "provisional")
+def test_the_chosen_entry_is_scored_on_the_private_split_at_the_close(played: Played, instance: Instance) -> None:
     [row] = [row for row in instance.organiser.leaderboard(SLUG, board="private")["rows"] if row["kind"] == "team"]
     [public] = [row for row in instance.organiser.leaderboard(SLUG, board="public")["rows"] if row["kind"] == "team"]
     assert row["team"] == public["team"] == "lou"
     assert row["score"] != public["score"]
-    path = f"/competitions/{SLUG}/submissions/{client.submissions(SLUG)[-1]['id']}/answers"
+    path = f"/competitions/{SLUG}/submissions/{played.forgets['id']}/answers"
     shown, hidden = (instance.organiser.get(path, split=split)["questions"] for split in ("public", "private"))
     assert {one["question"] for one in shown} != {one["question"] for one in hidden}
     assert all(one["original"] and one["retrained"] for one in hidden)
