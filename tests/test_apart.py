@@ -9,12 +9,36 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[1]
+
 
 def test_temporary_files_lie_in_the_process_own_folder() -> None:
     folder = Path(tempfile.gettempdir())
-    assert folder.name.startswith("lethe-tests-")
+    assert any(part.startswith("lethe-tests-") for part in folder.parts)
     child = [sys.executable, "-c", "import tempfile; print(tempfile.gettempdir())"]
     assert subprocess.run(child, capture_output=True, text=True, check=True).stdout.strip() == str(folder)
+
+
+def test_process_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
+    """Nor does one that it has started, as pytest-xdist starts and kills its own."""
+    started = "import os; from tests.support import apart; apart.own_folder(); os._exit(9)"
+    starting = f"""
+import os, subprocess, sys
+from tests.support import apart
+apart.own_folder()
+print(subprocess.run([sys.executable, "-c", {started!r}]).returncode, len(os.listdir(os.environ["TMPDIR"])))
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_DEBUG_TEMPROOT"}
+    done = subprocess.run(
+        [sys.executable, "-c", starting],
+        env=environment | {"TMPDIR": str(tmp_path)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["9", "1"]
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")])
