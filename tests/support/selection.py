@@ -10,24 +10,34 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 # What one machine always has, and does soon: no PostgreSQL, browser, GPU or sandbox, no fault, no competition played,
-# no model trained, no program written literally, no wheel built, no crowd, no text that is read until its limit.
-ELSEWHERE = (
-    *("tests/browser/", "tests/end_to_end/", "tests/faults/", "tests/sandbox/", "tests/test_", "tests/worker/"),
-    *(f"tests/lethe/{part}/" for part in ("benchmark", "evaluation", "huggingface", "methods", "preparation")),
-    *(
-        "tests/lethe/device/",
-        "tests/lethe/training/",
-        "tests/lethe/tuning/",
-        "tests/golden/trajectories/",
-        "tests/golden/test_check.py",
-    ),
-    *("tests/lethe/metrics/scoring/test_reference.py", "tests/lethe/metrics/scoring/test_exact.py"),
-    *("tests/lethe/test_wheel.py", "tests/lethe/test_entry_points.py", "tests/lethe/test_plugin_example.py"),
-    *(f"tests/lethe/cli/test_{name}.py" for name in ("benchmark_commands", "check_command", "new_commands")),
-    "tests/server/test_private_files.py",
-    *("tests/lethe/runtime/test_randomness.py", "tests/server/embedded/", "tests/server/parsing/test_client.py"),
-    *("tests/server/test_crowd.py", "tests/server/test_schemathesis.py", "tests/server/cli/test_demo.py"),
-    *("tests/server/disclosure/test_hidden_values.py", "tests/server/evaluations/test_fairness.py"),
+# no model trained, no program written literally, no wheel built, no crowd, no page of the site, no text that is read
+# until its limit, and no other file of more than four processor seconds (tests.support.processor_time shows them).
+ELSEWHERE = tuple(
+    f"tests/{place}"
+    for folder, names in {
+        "": ("browser/", "end_to_end/", "faults/", "sandbox/", "test_", "worker/"),
+        "golden": ("trajectories/", "test_check.py"),
+        "lethe": (
+            *("api/", "benchmark/", "device/", "evaluation/", "huggingface/", "methods/", "preparation/", "training/"),
+            *("tuning/", "test_wheel.py", "test_entry_points.py", "test_plugin_example.py"),
+            "runtime/test_randomness.py",
+        ),
+        "lethe/cli": tuple(f"test_{name}_command" for name in ("benchmark", "check", "methods", "metrics", "new")),
+        "lethe/metrics": (
+            *("scoring/test_reference.py", "scoring/test_exact.py", "test_every_metric.py", "test_bad_input.py"),
+            *("test_saliency_attack.py", "test_equivalent_shift.py"),
+        ),
+        "server": (
+            *("benchmarks/", "embedded/", "rejudging/", "web/", "test_authorisation_matrix.py", "test_crowd.py"),
+            *("test_private_files.py", "test_schemathesis.py", "test_sealed.py", "test_storage.py"),
+            *("cli/test_demo.py", "cli/test_commands.py", "cli/test_change_commands.py", "parsing/test_client.py"),
+            *("competitions/test_participation.py", "competitions/test_tasks.py", "evaluations/test_fairness.py"),
+            *("disclosure/test_hidden_values.py", "disclosure/test_fields.py", "workers/test_http_leases.py"),
+            *("submissions/test_hostile_uploads.py", "submissions/test_upload_over_a_socket.py"),
+            "workers/test_verification.py",
+        ),
+    }.items()
+    for place in (f"{folder}/{name}".removeprefix("/") for name in names)
 )
 NEEDS = frozenset({"slow", "gpu", "browser"})
 SERVERS = frozenset({"postgres_server", "private_redis"})
