@@ -20,7 +20,8 @@ ELSEWHERE = tuple(
         "lethe": (
             *("api/", "benchmark/", "device/", "evaluation/", "huggingface/", "methods/", "preparation/", "training/"),
             *("tuning/", "test_wheel.py", "test_entry_points.py", "test_plugin_example.py"),
-            "runtime/test_randomness.py",
+            *("data/datasets/test_table.py", "reports/test_benchmark_report.py"),
+            *("runtime/test_randomness.py", "runtime/test_earlier_torch.py"),
         ),
         "lethe/cli": tuple(f"test_{name}_command" for name in ("benchmark", "check", "methods", "metrics", "new")),
         "lethe/metrics": (
@@ -29,12 +30,13 @@ ELSEWHERE = tuple(
         ),
         "server": (
             *("benchmarks/", "embedded/", "rejudging/", "web/", "test_authorisation_matrix.py", "test_crowd.py"),
-            *("test_private_files.py", "test_schemathesis.py", "test_sealed.py", "test_storage.py"),
+            *("test_guides.py", "test_private_files.py", "test_schemathesis.py", "test_sealed.py"),
+            *("test_serve.py", "test_storage.py", "evaluations/test_fairness.py"),
             *("cli/test_demo.py", "cli/test_commands.py", "cli/test_change_commands.py", "parsing/test_client.py"),
-            *("competitions/test_participation.py", "competitions/test_tasks.py", "evaluations/test_fairness.py"),
+            *("competitions/test_participation.py", "competitions/test_tasks.py", "workers/test_verification.py"),
             *("disclosure/test_hidden_values.py", "disclosure/test_fields.py", "workers/test_http_leases.py"),
             *("submissions/test_hostile_uploads.py", "submissions/test_upload_over_a_socket.py"),
-            "workers/test_verification.py",
+            "parsing/test_dataset_archive.py",
         ),
     }.items()
     for place in (f"{folder}/{name}".removeprefix("/") for name in names)
@@ -58,7 +60,7 @@ TOGETHER = ("tests/faults/", "tests/end_to_end/")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="only what needs no PostgreSQL, browser, sandbox or training")
+    parser.addoption("--quick", action="store_true", help="only what ELSEWHERE does not name")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
