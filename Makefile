@@ -44,7 +44,7 @@ test: $(STAMP) ## run the tests: make test ARGS="tests/server -k quota"
 	@scripts/run-tests $(TEST_WORKERS) $(ARGS)
 
 .PHONY: test-quick
-test-quick: $(STAMP) ## run below two minutes of tests: nothing of PostgreSQL, browser, sandbox, training or pages
+test-quick: $(STAMP) ## run the tests that take under two minutes: nothing of PostgreSQL, browser, sandbox, training or pages
 	@scripts/run-tests $(TEST_WORKERS) --quick $(ARGS)
 
 # Tests of packages that run in one process: only these are measured, since each line then takes longer.
