@@ -26,6 +26,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--below", type=Path, help="the folder to make the environments in (the temporary folder)")
     below = parser.parse_args().below
+    if below and not below.is_dir():
+        parser.error(f"{below} is no folder")
     for way, words in WAYS.items():
         with tempfile.TemporaryDirectory(prefix="lethe-installation-", dir=below) as folder:
             seconds, size = made(words, Path(folder))

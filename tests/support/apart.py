@@ -17,10 +17,10 @@ NEEDS_NO_ANSWER = re.compile(r"[0-9a-fx.:]*|localhost", re.IGNORECASE)  # an add
 def own_folder() -> None:
     """Make the folder that this process, and what it starts, keeps its temporary files in; it goes with the process.
 
-    A test process that another has started lies below that one's, which removes it if it was killed: pytest-xdist
-    does so to who takes more than ten seconds to end. Servers run as `nobody` below it when we are root, and a unix
-    socket's path is short: so neither closed nor deep. pytest's own folders, which outlive a run to be looked at, stay
-    where they were.
+    The folder of a process that another test process has started lies below the other's, which thus also removes what
+    a killed process leaves; pytest-xdist kills one that takes more than ten seconds to end. Servers run as `nobody`
+    below it when we are root, and a unix socket's path is short: so neither closed nor deep. pytest's own folders,
+    which outlive a run to be looked at, stay where they were.
     """
     prefix = "t-" if "PYTEST_DEBUG_TEMPROOT" in os.environ else "lethe-tests-"
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
