@@ -48,7 +48,7 @@ def test_no_test_connects_beyond_this_machine(family: socket.AddressFamily, host
 
 
 def test_no_test_asks_for_a_name() -> None:
-    with pytest.raises(RuntimeError, match=r"a test asks the network: socket.getaddrinfo example\.org"):
+    with pytest.raises(RuntimeError, match=r"a test asks the network: getaddrinfo example\.org"):
         socket.getaddrinfo("example.org", 80)
 
 
@@ -57,3 +57,26 @@ def test_what_a_test_starts_finds_no_index() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "No matching distribution" in done.stderr
+
+
+def test_threads_start_while_others_are_traced() -> None:
+    """Coverage installs a trace function in each thread; before Python 3.12 an audit hook lets two of them collide."""
+    tracing = """
+import sys, threading
+from tests.support import apart
+apart.refuse_network()
+sys.setswitchinterval(1e-6)
+failed = []
+def trace():
+    for _ in range(20_000):
+        try:
+            sys.settrace(None)
+        except RuntimeError as error:
+            failed.append(error)
+threads = [threading.Thread(target=trace) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(len(failed))
+"""
+    done = subprocess.run([sys.executable, "-c", tracing], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(done.stdout) == 0
