@@ -61,7 +61,7 @@ def _only_to(allowed: re.Pattern[str], function: Callable[..., Any], *, host: Ca
     @wraps(function)
     def checked(*arguments: Any, **named: Any) -> Any:
         asked = host(*arguments, **named)
-        if isinstance(asked, str) and not allowed.fullmatch(asked):
+        if isinstance(asked, str) and asked != socket.gethostname() and not allowed.fullmatch(asked):
             raise RuntimeError(f"a test asks the network: {function.__name__} {asked}")
         return function(*arguments, **named)
 
