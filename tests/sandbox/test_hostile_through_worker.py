@@ -49,9 +49,9 @@ by = "random"
 fraction = 0.1
 [limits]
 wall_time_s = 600
-run_wall_time_s = 15
-run_wall_time_floor_s = 15
-run_cpu_time_s = 1.5
+run_wall_time_s = 60
+run_wall_time_floor_s = 60
+run_cpu_time_s = 5
 run_idle_time_s = 1
 memory_mib = 256
 processes = 24
