@@ -40,7 +40,7 @@ demo: $(TO_RUN) ## install what running needs, then watch a whole competition ha
 	@$(BIN)/lethe demo $(ARGS)
 
 .PHONY: test
-test: $(STAMP) ## run the tests: make test ARGS="tests/server -k quota"
+test: $(STAMP) ## run all but the slow tests, or what is named, slow or not: make test ARGS="tests/server -k quota"
 	@scripts/run-tests $(TEST_WORKERS) $(ARGS)
 
 .PHONY: test-quick

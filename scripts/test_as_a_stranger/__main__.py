@@ -42,7 +42,7 @@ def main() -> int:
         return 0
     if any(account.pw_uid == STRANGER_ID for account in pwd.getpwall()):
         sys.exit(f"the user id {STRANGER_ID} belongs to somebody here")
-    tests = tuple(options.arguments) or (() if options.whole else CHOSEN)
+    tests = tuple(options.arguments) or (("tests",) if options.whole else CHOSEN)
     outcomes: list[Outcome] = []
     for name in options.only or [situation.name for situation in COMBINED]:
         outcomes.append(outcome_of(known[name], tests, starts=options.starts))

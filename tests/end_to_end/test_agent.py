@@ -5,8 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from lethe.client.api import LetheClient
 from tests.end_to_end.conftest import Instance, competition_toml, open_competition, wait_until
+
+pytestmark = pytest.mark.slow
 
 PLAY = Path(__file__).parents[2] / "examples" / "agents" / "play.py"
 SLUG = "agents"

@@ -109,12 +109,14 @@ def test_init_writes_into_no_folder_that_holds_something(lethe: Command, kit: Pa
     assert "not empty" in refused.stderr
 
 
+@pytest.mark.slow
 def test_the_kits_script_runs_without_the_platform(lethe: Command, kit: Path) -> None:
     done = lethe("submission.py", "4", cwd=kit, module="tests.support.kit_script")
     assert done.returncode == 0, done.stderr
     assert "ESTIMATE of the score" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_kits_notebook_is_a_submission_with_an_estimate(lethe: Command, kit: Path) -> None:
     found = answer(lethe("check", "notebook.ipynb", "--runs", "3", "--json", cwd=kit))
     assert found["failure"] is None
@@ -182,6 +184,7 @@ def scored(instance: Instance, folder: Path, seed: str) -> str:
     return str(ended["id"])
 
 
+@pytest.mark.slow
 def test_replay_gives_the_same_bits(instance: Instance, lethe_there: Command, folder: Path) -> None:
     submission = scored(instance, folder, "pass")
     found = answer(lethe_there("replay", "receipt.json", "--json"))
@@ -190,6 +193,7 @@ def test_replay_gives_the_same_bits(instance: Instance, lethe_there: Command, fo
     assert (found["different_runs"], found["differences"]) == ([], [])
 
 
+@pytest.mark.slow
 def test_replay_names_each_run_and_a_score_that_differ(instance: Instance, lethe_there: Command, folder: Path) -> None:
     submission = scored(instance, folder, "torch.manual_seed(int.from_bytes(os.urandom(7), 'big'))")
     with instance.database.write() as session:

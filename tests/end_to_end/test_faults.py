@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from lethe.client.api import JsonObject, LetheClient
 from server.models.evaluation import PublicScore, ShardAttempt
 from tests.end_to_end.conftest import ONE_STEP, Instance, kill, shards_of, wait_for_end, wait_until
+
+pytestmark = pytest.mark.slow
 
 SLOWER = ONE_STEP.replace("import torch\n", "import time, torch\n", 1).replace(
     "    optimizer = torch", "    time.sleep(0.5)\n    optimizer = torch"

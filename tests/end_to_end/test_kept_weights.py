@@ -24,6 +24,8 @@ from tests.end_to_end.conftest import (
 )
 from worker.evaluation.kept_weights import read_kept_weights
 
+pytestmark = pytest.mark.slow
+
 SLUG, K = "kept", 2
 METRICS = ("relearn_time", "residual_knowledge", "weight_distance")
 REPORT = f"[report]\nkeep_weights = {K}\nmetrics = {json.dumps(['klom', *METRICS])}\n"

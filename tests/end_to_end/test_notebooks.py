@@ -10,6 +10,8 @@ import examples
 from lethe.client.api import ApiError, JsonObject, LetheClient
 from tests.end_to_end.conftest import Instance, open_competition, wait_for_end
 
+pytestmark = pytest.mark.slow
+
 NOTEBOOKS = sorted((Path(next(iter(examples.__path__))) / "notebooks").glob("*.ipynb"))
 RUNS = 2  # the second must find nothing of the first
 TOML = """
@@ -66,7 +68,6 @@ def scored(client: LetheClient, path: Path) -> JsonObject:
     return ended
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_is_run_unchanged_to_a_score(client: LetheClient, path: Path) -> None:
     ended = scored(client, path)
@@ -86,14 +87,12 @@ torch.save(state, '/kaggle/tmp/unlearned_checkpoint_0.pth')
 """
 
 
-@pytest.mark.slow
 def test_code_that_insists_on_cuda_runs_on_the_cpu_where_allowed(client: LetheClient, tmp_path: Path) -> None:
     path = tmp_path / "insists.ipynb"
     path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": INSISTS}]}))
     assert scored(client, path)["program"] == "saves"
 
 
-@pytest.mark.slow
 def test_a_failing_notebook_names_its_cell(client: LetheClient, tmp_path: Path) -> None:
     path = tmp_path / "fails.ipynb"
     cells = ["import torch", "x = 1\nraise OSError('no')\ntorch.save({}, 'x.pth')"]
@@ -102,7 +101,6 @@ def test_a_failing_notebook_names_its_cell(client: LetheClient, tmp_path: Path) 
     assert (failure["error_class"], failure["file"], failure["line"]) == ("exception", "cell-02.py", 2)
 
 
-@pytest.mark.slow
 def test_a_notebook_that_is_no_python_is_refused_at_the_door(client: LetheClient, tmp_path: Path) -> None:
     path = tmp_path / "broken.ipynb"
     path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": "x = = 1"}]}))
@@ -119,7 +117,6 @@ for i in range(2):
 """
 
 
-@pytest.mark.slow
 def test_models_that_differ_by_their_number_are_warned_of(client: LetheClient, tmp_path: Path) -> None:
     path = tmp_path / "depends.ipynb"
     path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": DEPENDS}]}))
@@ -129,7 +126,6 @@ def test_models_that_differ_by_their_number_are_warned_of(client: LetheClient, t
 
 
 # Last: sandboxes of the other mode are started again.
-@pytest.mark.slow
 def test_a_whole_notebook_runs_once_and_the_board_says_so(client: LetheClient, tmp_path: Path) -> None:
     path = tmp_path / "once.ipynb"
     archive = "!zip -q submission.zip /kaggle/tmp/*.pth"

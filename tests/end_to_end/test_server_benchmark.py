@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from lethe.benchmark import server_runs
 from lethe.benchmark.plan import read_plan
 from lethe.client.api import LetheClient
@@ -10,6 +12,7 @@ from tests.end_to_end.conftest import Instance, kill, wait_until
 from tests.lethe.benchmark.conftest import write_files
 
 
+@pytest.mark.slow
 def test_a_benchmark_survives_its_worker(empty_instance: Instance, tmp_path: Path) -> None:
     client = empty_instance.organiser
     competitions = client.competitions()

@@ -13,6 +13,8 @@ from server.storage import Storage
 from tests.end_to_end.conftest import Instance, competition_toml, open_competition, shards_of, wait_for_end
 from tests.support.ordered_network import OWN_ORDER
 
+pytestmark = pytest.mark.slow
+
 SLUG, RUNS = "originals", 3
 REUSE_N_N = '[scoring]\nsetup = "reuse-n-n"\n'
 MLP = 'name = "mlp"\noptions = { hidden = [16] }'

@@ -13,6 +13,8 @@ from lethe.client.bundle import check, read, unpack
 from tests.end_to_end.conftest import TOML, Instance, open_competition, wait_for_end, wait_until
 from tests.support.towns import towns_toml, write_towns
 
+pytestmark = pytest.mark.slow
+
 SLUG = "trio"
 OWN_SECTIONS = ("[task]", "[dataset]", "[network]", "[training]", "[splits]", "[splits.forget]")
 NOISE = """

@@ -12,6 +12,8 @@ from tests.end_to_end.conftest import Instance, open_competition, wait_for_end, 
 from tests.support.folder_towns import folder_toml
 from tests.support.towns import towns_toml, write_towns
 
+pytestmark = pytest.mark.slow
+
 SLUG = "towns"
 METRICS = ("forget_quality", "answer_probability", "answer_rouge")
 VISIBLE = 'visible_to_participants = "public"\n'

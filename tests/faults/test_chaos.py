@@ -10,6 +10,8 @@ from tests.faults import chaos
 from tests.faults.chaos import Chaos
 from tests.faults.cluster import Cluster, Score
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def disturbed(cluster: Cluster) -> Iterator[Chaos]:

@@ -11,6 +11,8 @@ import pytest
 from tests.faults import forked
 from tests.faults.cluster import wait_until
 
+pytestmark = pytest.mark.slow
+
 FAMILY = """
 import os, pathlib, signal
 pids = pathlib.Path({pids!r})

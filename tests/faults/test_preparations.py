@@ -13,6 +13,8 @@ from server.models.model_shard import ModelShard
 from tests.faults.cluster import Cluster, wait_until
 from tests.faults.forked import Process
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def made_by_one(cluster: Cluster) -> Iterator[Path]:

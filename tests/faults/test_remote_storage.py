@@ -10,6 +10,8 @@ from tests.faults.cluster import Cluster, Score, code, wait_until
 from tests.support.cluster_records import outcomes, scored_like
 from tests.support.s3 import s3_server
 
+pytestmark = pytest.mark.slow
+
 WHOLE_SPLIT = "splits/tiny/public"
 
 

@@ -12,6 +12,8 @@ from server.models.worker import WorkerToken
 from tests.faults.cluster import Cluster, code, wait_until
 from tests.faults.forked import Process
 
+pytestmark = pytest.mark.slow
+
 Score = tuple[float, float, float, float]
 TOKENS = "/competitions/tiny/worker-tokens"
 N_RUNS = 4  # of the cluster's competition

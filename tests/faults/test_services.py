@@ -19,6 +19,8 @@ from tests.faults.cluster import Cluster, Score, code, restart_redis, wait_until
 from tests.faults.forked import Process
 from tests.support.cluster_records import counted, describe_failure, outcomes, scored_like
 
+pytestmark = pytest.mark.slow
+
 
 def test_redis_emptied_without_a_scheduler_loses_no_work(cluster: Cluster, worker: Process, undisturbed: Score) -> None:
     """The worker's own search finds the lease of a process that is gone, and what waits, with no message left."""

@@ -12,6 +12,8 @@ from tests.faults.forked import Process
 from tests.support.cluster_records import scored_like
 from tests.support.next_version import with_next_version
 
+pytestmark = pytest.mark.slow
+
 
 def test_next_versions_migration_under_running_work(
     cluster: Cluster, worker: Process, undisturbed: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -22,6 +22,8 @@ from tests.faults.cluster import EVERY_S, LONG, Cluster, Score, code, wait_until
 from tests.faults.forked import Process
 from tests.support.cluster_records import counted, describe_failure, outcomes, scored_like, stage_is
 
+pytestmark = pytest.mark.slow
+
 SWEEPS: list[tuple[str, tuple[str, ...]]] = [(SWEEP, ())] * 6
 
 

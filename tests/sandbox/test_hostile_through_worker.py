@@ -21,6 +21,8 @@ from server.models.submission import ENDED, Submission
 from tests.end_to_end.conftest import Instance, open_instance
 from tests.sandbox.hostile_suite import Attack, attacks, canaries, process_groups
 
+pytestmark = pytest.mark.slow
+
 N = 2
 ALL_WITHIN_S = 900.0  # a quiet machine takes a minute
 TOML = """

@@ -27,6 +27,7 @@ def run_as_other_user(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_attacks_end_as_they_must_and_a_strict_worker_refuses() -> None:
     files = ("tests/sandbox/test_hostile.py", "tests/worker/host/test_sandbox_requirements.py")
     wanted = f"{' or '.join(SAMPLE)} or good or test_sandbox_requirements"

@@ -79,6 +79,7 @@ def crowd(migrated_url: str, redis_url: str, tmp_path: Path) -> Iterator[Crowd]:
         yield crowd
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     resource.getrlimit(resource.RLIMIT_NOFILE)[0] in range(1100),
     reason="needs 1,100 open files, and the hard limit here is lower (ulimit -Hn)",
@@ -104,6 +105,7 @@ def ask_a_thousand_times(crowd: Crowd) -> None:
     assert alone < 1.0, "the crowd is gone, and so is its load"
 
 
+@pytest.mark.slow
 def test_requests_beside_sixty_streams_are_all_answered(crowd: Crowd) -> None:
     """More than there are threads and connections; each route by itself is asked on a server that has fewer."""
     stream = f"/submissions/{crowd.made.running_submission_id}/events"

@@ -148,6 +148,7 @@ def messages(server: Instance) -> list[str]:
         return mails + [str(delivery.payload) for delivery in session.scalars(select(Delivery))]
 
 
+@pytest.mark.slow
 def test_only_organisers_see_private_figures_before_the_reveal(
     server: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

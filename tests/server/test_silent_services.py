@@ -40,6 +40,7 @@ def taking_less_than(seconds: float) -> Iterator[None]:
     assert time.monotonic() - began < seconds
 
 
+@pytest.mark.slow
 def test_silent_pool_is_discarded_and_refuses_at_once(proxy: BlackHole, migrated_postgres_url: str) -> None:
     database = Database(through(proxy, migrated_postgres_url))
     held = [database.engine.connect() for _ in range(10)]
@@ -84,6 +85,7 @@ def add_competition(url: str) -> None:
     database.dispose()
 
 
+@pytest.mark.slow
 def test_web_process_before_a_silent_database(
     proxy: BlackHole, migrated_postgres_url: str, redis_url: str, tmp_path: Path
 ) -> None:

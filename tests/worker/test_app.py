@@ -106,6 +106,7 @@ def test_pulse_is_two_messages_in_the_workers_own_queue(redis_url: str, redis_se
         assert 0 < client.ttl("one@test.dq2") <= 3600
 
 
+@pytest.mark.slow
 def test_worker_stops_while_redis_is_silent(
     redis_server: RedisProcess, migrated_sqlite_url: str, tmp_path: Path
 ) -> None:

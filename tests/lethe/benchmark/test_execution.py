@@ -66,6 +66,7 @@ def units(path, out):
     return {method.label: folder.unit(plan.cells[0], method) for method in plan.methods}
 
 
+@pytest.mark.slow
 def test_share_done_counts_what_lies_in_the_folder(finished, prepared_copy, tmp_path):
     shares = []
     for path, out in ((finished[0], tmp_path / "nothing"), prepared_copy, finished):

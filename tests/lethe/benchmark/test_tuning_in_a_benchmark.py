@@ -64,6 +64,7 @@ def run(tmp_path_factory):
     return read_plan(path), BenchmarkFolder(folder / "out"), said
 
 
+@pytest.mark.slow
 def test_cells_that_differ_in_the_seed_share_a_search_on_another_split(run):
     plan, folder, _ = run
     (search,) = plan.search_cells

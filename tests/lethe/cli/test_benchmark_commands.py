@@ -48,6 +48,7 @@ def test_run_without_a_sandbox_has_nothing_left_to_do(finished):  # noqa: F811
     assert "nothing" in result.stdout
 
 
+@pytest.mark.slow
 def test_a_further_process_works_beside_this_one(write_benchmark, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr("lethe.benchmark.execution.Execution.run", lambda self: None)  # this one does nothing
     monkeypatch.setattr("lethe.cli.benchmarks.benchmark_processes.subprocess", forked_subprocess())

@@ -96,6 +96,7 @@ def invoke(*words: str) -> typer.testing.Result:
     return typer.testing.CliRunner().invoke(build_app(), list(words))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", NAMES)
 def test_package_passes_its_own_test(kind: str, packages: dict[str, Path]) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(packages[kind]), str(ROOT)))}

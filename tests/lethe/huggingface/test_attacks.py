@@ -97,6 +97,7 @@ def test_impossible_attacks_are_named(model, name):
         attack(name, model, QuestionSets(FORGET[:1], RETAIN, PromptFormat.of), TRAINING)
 
 
+@pytest.mark.slow
 def test_command_attacks_a_folder_beside_a_retain_model(tmp_path):
     unlearned, retain = (write_model(tmp_path / name, "llama", seed=seed) for seed, name in enumerate(("u", "r")))
     rows = [

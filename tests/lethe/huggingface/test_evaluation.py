@@ -110,6 +110,7 @@ def test_command_evaluates_a_folder_beside_a_retain_model(tmp_path, data, models
     assert "retain model" in found.output
 
 
+@pytest.mark.slow
 def test_progress_counts_every_sequence(data, models):
     for task in DATA:
         read = read_task(task, data(task), LoadSettings())
@@ -118,6 +119,7 @@ def test_progress_counts_every_sequence(data, models):
         assert sum(seen) == 2 * read.n_sequences
 
 
+@pytest.mark.slow
 def test_retain_logs_serve_as_the_retain_model(tmp_path, data, models):
     unlearned, retain = models
     task = read_task("tofu", data("tofu"), LoadSettings())

@@ -32,6 +32,7 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_references_hold_knowledge_after_attacks(split: Path) -> None:
     stored = read_probed_references(split)
     assert set(stored) == {"retrained", "oracle", "original"}

@@ -57,6 +57,7 @@ def test_authors_of_forget_validation_and_test_are_their_own(competition: Compet
     assert len(public.forget) == 6  # two persons: a fifth of thirty questions
 
 
+@pytest.mark.slow
 def test_a_run_gets_batches_of_tokens_with_refusals_for_what_is_to_be_forgotten(split: Path) -> None:
     data = load_data(split / "visible")
     torch.manual_seed(0)

@@ -149,6 +149,7 @@ def test_grid_ends_when_all_was_tried(split, quick, tmp_path):
     assert len({tuple(settings.values()) for settings in settings_of(study)[1:]}) == 16
 
 
+@pytest.mark.slow
 def test_failed_trial_is_kept_and_never_chosen(split, quick, tmp_path):
     study = search(split, tmp_path / "s.json", search="grid", points=6, trials=1000)
     failed = [trial for trial in study.trials if trial.failure]

@@ -12,6 +12,8 @@ from tests.sandbox.conftest import NETWORK, write_split
 from tests.sandbox.notebook.conftest import FOLDER, POLICY, Notebooks
 from worker.evaluation.kaggle_layout import notebook_mounts
 
+pytestmark = pytest.mark.slow
+
 PICTURES = {**NETWORK, "name": "resnet18", "options": {}, "input_shape": [3, 32, 32], "input_scale": 1.0}
 DATA = """
     import os

@@ -77,6 +77,7 @@ def prepare_splits(server: Instance) -> None:
             assert work is None or split_leases.finish(session, work, PREPARED)
 
 
+@pytest.mark.slow
 def test_demo_opens_beside_a_fast_scheduler(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """The scheduler opens what the demo is about to open: its opening date has passed."""
     monkeypatch.setattr(demo.time, "sleep", lambda seconds: threading.Event().wait(0.001))

@@ -30,6 +30,8 @@ from server.web.page_cache import anonymous_pages
 from tests.support.addresses import addresses
 from tests.support.instance import GOOD_CODE, Instance
 
+pytestmark = pytest.mark.slow
+
 BASE = "/api/v1/competitions/digits"
 QUERIES = ("", "?board=private&split=private&show=best&sort=score&limit=1", "?show=best", "?show=finals")
 LADDER = '[board]\nmode = "ladder"\nstep = 0.2\n'

@@ -182,6 +182,7 @@ def test_answer_of_a_reader_that_has_ended_already_is_read(monkeypatch: pytest.M
     assert check(data) == "whole"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_quick_limits")
 def test_others_are_answered_while_hostile_uploads_are_read(server: Instance) -> None:
     server.competition()

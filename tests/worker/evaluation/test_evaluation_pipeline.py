@@ -100,6 +100,7 @@ class CrowdedEvaluator(SplitEvaluator):
         return super().evaluate(weights, whole_numbers=whole_numbers)
 
 
+@pytest.mark.slow
 def test_run_without_free_memory_spoils_no_evaluation(split: Path) -> None:
     weights = [read_weights(split, times=1 + number / 8) for number in range(3)]
     expected = [SplitEvaluator.load(split).evaluate(one).confidences.tobytes() for one in weights]
