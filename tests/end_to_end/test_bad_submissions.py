@@ -7,6 +7,8 @@ import pytest
 from lethe.client.api import ApiError, LetheClient
 from tests.end_to_end.conftest import ONE_STEP, Instance, wait_for_end
 
+pytestmark = pytest.mark.slow
+
 SIGNATURE = "def unlearning(net, retain, forget, val):\n"
 
 # code, error class, the line of the participant's own file (None: not known)

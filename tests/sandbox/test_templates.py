@@ -19,6 +19,8 @@ from sandbox.verdict import Blame
 
 from .conftest import GOOD, TEST_POLICY, write_split, write_submission
 
+pytestmark = pytest.mark.slow
+
 # Looks through all of its memory that can be written to for words that it holds in pieces only, so as not to find them
 # in its own code.
 SEARCHES = """
@@ -268,7 +270,6 @@ def test_other_limits_of_a_run_take_the_same_template_and_another_environment_ta
     assert not is_living(pid), "the template that did not fit has ended"
 
 
-@pytest.mark.slow
 def test_template_of_a_zygote_that_failed_is_not_used_again(split: Path, stage: Path) -> None:
     code = write_submission(stage, "after-a-failure", GOOD)
     with start(split, stage) as sandbox:
@@ -281,7 +282,6 @@ def test_template_of_a_zygote_that_failed_is_not_used_again(split: Path, stage: 
     assert not is_living(pid)
 
 
-@pytest.mark.slow
 def test_template_ends_with_its_thread_and_serves_no_other(split: Path, stage: Path) -> None:
     pids: list[int] = []
 

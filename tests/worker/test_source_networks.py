@@ -35,6 +35,8 @@ from worker.context import RunningContext
 from worker.host.worker_info import worker_facts
 from worker.split_storage.split_cache import SplitCache
 
+pytestmark = pytest.mark.slow
+
 PLAIN = """
 from torch import nn
 
@@ -103,7 +105,6 @@ def context_in(settings: Settings) -> RunningContext:
     return RunningContext(settings=settings, facts=worker_facts(settings), leases=unused, artefacts=unused, cache=cache)
 
 
-@pytest.mark.slow
 def test_confined_split_is_whole_and_gives_the_same_bits(
     split: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,7 +130,6 @@ def test_confined_split_is_whole_and_gives_the_same_bits(
     assert not np.array_equal(own.finetuned.confidences, own.outputs.confidences)
 
 
-@pytest.mark.slow
 def test_source_in_network_json_never_runs_in_the_worker(
     split: Path, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,7 +181,6 @@ def test_preparation_shows_source_nothing_of_the_host(
             prepare(settings, source + PLAIN, tmp_path / "split")
 
 
-@pytest.mark.slow
 def test_source_that_takes_memory_ends_itself_alone(settings: Settings, tmp_path: Path) -> None:
     grows = "import os\nheld = []\nwhile True: held.append(os.urandom(1 << 24))\n"
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

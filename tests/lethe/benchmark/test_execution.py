@@ -16,6 +16,8 @@ from lethe.benchmark.share_done import ShareDone
 from lethe.benchmark.store import BenchmarkFolder
 from tests.lethe.benchmark.conftest import execute
 
+pytestmark = pytest.mark.slow
+
 
 class Killed(BaseException):
     """Ends a process in the middle of its work."""
@@ -66,7 +68,6 @@ def units(path, out):
     return {method.label: folder.unit(plan.cells[0], method) for method in plan.methods}
 
 
-@pytest.mark.slow
 def test_share_done_counts_what_lies_in_the_folder(finished, prepared_copy, tmp_path):
     shares = []
     for path, out in ((finished[0], tmp_path / "nothing"), prepared_copy, finished):

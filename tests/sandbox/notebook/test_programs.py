@@ -11,6 +11,8 @@ from safetensors.torch import load, load_file
 from tests.sandbox.notebook.conftest import Notebooks
 from tests.support.programs import FUNCTION, LOOP, SCRIPT, SEEDS
 
+pytestmark = pytest.mark.slow
+
 
 def bias(weights: bytes | None, split: Path) -> list[float]:
     """Return by how much the last layer's bias was changed."""
@@ -46,7 +48,6 @@ def test_without_a_seed_of_its_own_a_program_draws_by_the_runs(notebooks: Notebo
 CHILD_LOOP = "for i in range(3):\n    !python script.py $i"
 
 
-@pytest.mark.slow
 def test_the_seeds_of_python_children_are_mixed_with_the_run(notebooks: Notebooks, split: Path) -> None:
     cells = (SCRIPT.format(seeds=SEEDS), CHILD_LOOP)
     first, again, second = (notebooks.program(*cells, run=run, seed=s) for run, s in ((0, 1), (0, 2), (1, 1)))
@@ -57,7 +58,6 @@ def test_the_seeds_of_python_children_are_mixed_with_the_run(notebooks: Notebook
     assert bias(first.result.weights, split) == pytest.approx(expected.tolist(), abs=1e-6)
 
 
-@pytest.mark.slow
 def test_python_children_without_seeds_draw_by_the_runs(notebooks: Notebooks) -> None:
     cells = (SCRIPT.format(seeds=""), CHILD_LOOP)
     first, again, second = (notebooks.program(*cells, run=1, seed=seed).result.weights for seed in (1, 1, 2))
@@ -271,7 +271,6 @@ def test_pictures_are_those_of_the_files_by_every_reader(notebooks: Notebooks) -
     assert ended.result.weights is not None, ended.log
 
 
-@pytest.mark.slow
 def test_usual_libraries_need_no_network(notebooks: Notebooks) -> None:
     ended = notebooks.program(
         """
@@ -316,7 +315,6 @@ def test_models_made_alike_are_found_equal(notebooks: Notebooks, program: str) -
     assert ended.models[1] == ended.models[2] != ended.models[0]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seeds", ["", SEEDS])
 def test_models_that_children_make_alike_are_found_equal(notebooks: Notebooks, seeds: str) -> None:
     ended = notebooks.program(SCRIPT.format(seeds=seeds), CHILD_LOOP, compare=True)

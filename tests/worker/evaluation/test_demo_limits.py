@@ -17,6 +17,8 @@ from worker.evaluation.run_policy import run_policy
 from worker.preparation import retraining_time
 from worker.preparation.retraining_time import measure_retraining_cost
 
+pytestmark = pytest.mark.slow
+
 DEMO = parse_competition(competition_file()).model_copy(update={"n_models": 2})
 
 
@@ -47,7 +49,6 @@ def run(sandbox: Sandbox, stage: Path, name: str, files: dict[str, str]) -> RunR
     return sandbox.run(RunRequest(code_dir=folder, seed=1))
 
 
-@pytest.mark.slow
 def test_retraining_ends_in_the_time_limit(sandbox: Sandbox, stage: Path) -> None:
     recipe = retraining_time.recipe_as_json(DEMO.training, epochs=DEMO.training.epochs)
     files = {"submission.py": retraining_time.RETRAINING, "recipe.json": recipe}
@@ -56,7 +57,6 @@ def test_retraining_ends_in_the_time_limit(sandbox: Sandbox, stage: Path) -> Non
     assert result.weights is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(DEMO.report.baselines)))
 def test_published_method_has_the_time_it_needs(sandbox: Sandbox, stage: Path, number: int) -> None:
     baseline = DEMO.report.baselines[number]
