@@ -1,4 +1,4 @@
-# Tries to fill the process table with the dead. Must end in: process-limit; behind gVisor: time-limit|timeout
+# Tries to fill the process table with the dead. Must end in: process-limit|time-limit|timeout
 def unlearning(net, retain, forget, validation):
     import os
 
