@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -42,14 +43,21 @@ print(subprocess.run([sys.executable, "-c", {started!r}]).returncode, len(os.lis
 
 
 @pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")])
-def test_no_test_connects_beyond_this_machine(family: socket.AddressFamily, host: str) -> None:
-    with socket.socket(family) as outward, pytest.raises(RuntimeError, match="a test asks the network"):
-        outward.connect((host, 80))
+@pytest.mark.parametrize("way", ["connect", "connect_ex"])
+def test_no_test_connects_beyond_this_machine(way: str, family: socket.AddressFamily, host: str) -> None:
+    with socket.socket(family) as outward, pytest.raises(RuntimeError, match=f"a test asks the network: {way} {host}"):
+        getattr(outward, way)((host, 80))
 
 
-def test_no_test_asks_for_a_name() -> None:
-    with pytest.raises(RuntimeError, match=r"a test asks the network: getaddrinfo example\.org"):
-        socket.getaddrinfo("example.org", 80)
+@pytest.mark.parametrize("way", ["getaddrinfo", "gethostbyname", "gethostbyname_ex"])
+def test_no_test_asks_for_a_name(way: str) -> None:
+    with pytest.raises(RuntimeError, match=rf"a test asks the network: {way} example\.org"):
+        getattr(socket, way)(*("example.org", 80)[: 2 if way == "getaddrinfo" else 1])
+
+
+def test_this_machines_own_name_may_be_asked_for() -> None:
+    with suppress(socket.gaierror):  # it may have no address
+        socket.gethostbyname(socket.gethostname())
 
 
 def test_what_a_test_starts_finds_no_index() -> None:
