@@ -42,7 +42,7 @@ def login(
 
     Asks for name and password, and for the second factor's code where one is on, or takes --token.
     """
-    address = client_config.server_url(url)
+    address = _confirmed_address(url, asks=token is None and not password_stdin)
     with LetheClient(address, token=token) as client:
         if token is None:
             given = name or typer.prompt("Name", err=True)
@@ -53,6 +53,20 @@ def login(
     client_config.remember(url=address)
     output.answer({"url": address, "account": account, "token_kept_in": where})
     console.print(f"Logged in to {address} as [bold]{account['name']}[/]; the token is kept in {where}.")
+
+
+def _confirmed_address(url: str | None, *, asks: bool) -> str:
+    """Return where to log in. An address that a file names is asked about first, unless there is a login for it.
+
+    Raises InvalidInput where nobody can be asked, or the answer is no.
+    """
+    server = client_config.find_server(url)
+    if server.file is None or client_config.get_token(server) is not None:
+        return server.url
+    question = f"{server.file} names {server.url}. Send your password there?"
+    if asks and typer.confirm(question, err=True):
+        return server.url
+    raise InvalidInput(f"{server.file} names {server.url}. Say where to log in: `lethe login URL`")
 
 
 def _given_password() -> str:
@@ -76,7 +90,7 @@ def _log_in(client: LetheClient, name: str, password: str, **wanted: object) -> 
 
 def logout(output: Output, url: Url = None) -> None:
     """Remove this machine's token."""
-    address = client_config.server_url(url)
+    address = client_config.find_server(url).url
     known = client_config.forget_token(address)
     output.answer({"url": address, "forgotten": known})
     console.print(f"Logged out of {address}." if known else f"There was no token for {address}.")
@@ -90,7 +104,7 @@ def register(
     password_stdin: PasswordStdin = False,
 ) -> None:
     """Create an account on a server and log in."""
-    address = client_config.server_url(url)
+    address = _confirmed_address(url, asks=not password_stdin)
     given = name or typer.prompt("Name", err=True)
     if password_stdin:
         password = _given_password()

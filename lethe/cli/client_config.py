@@ -32,21 +32,41 @@ class Remembered:
     competition: str = ""
 
 
+@dataclass(frozen=True)
+class Address:
+    """A server's address. file: the lethe.json that names it, of which the user may know nothing; None: the user's own
+    choice, in which case tokens and passwords may go there."""
+
+    url: str
+    file: Path | None = None
+
+
 def config_folder() -> Path:
     return Path(platformdirs.user_config_dir("lethe"))
 
 
-def server_url(given: str | None = None) -> str:
+def find_server(given: str | None = None) -> Address:
     """Return the address to talk to: given, LETHE_URL, the kit's, the remembered one, this machine's instance."""
-    found = given or os.environ.get(URL_VARIABLE) or _kit().url or _remembered().url or _own_instance() or DEFAULT_URL
-    if not found.startswith(("http://", "https://")):
-        raise InvalidInput(f"the server's address must begin with http:// or https://, was {found!r}")
-    return found.rstrip("/")
+    if own := given or os.environ.get(URL_VARIABLE):
+        return Address(_checked(own))
+    own = _checked(_remembered().url or _own_instance() or DEFAULT_URL)
+    kit_file = _kit_file()
+    url = _checked(_read(kit_file).url or own) if kit_file else own
+    return Address(url, None if url == own else kit_file)
+
+
+def _checked(url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise InvalidInput(f"the server's address must begin with http:// or https://, was {url!r}")
+    return url.rstrip("/")
 
 
 def default_competition() -> str:
     """Return the competition that is meant where none is named; empty if nothing says."""
-    return os.environ.get(COMPETITION_VARIABLE) or _kit().competition or _remembered().competition
+    if named := os.environ.get(COMPETITION_VARIABLE):
+        return named
+    kit_file = _kit_file()
+    return (kit_file and _read(kit_file).competition) or _remembered().competition
 
 
 def remember(**values: str) -> None:
@@ -55,14 +75,35 @@ def remember(**values: str) -> None:
     _write_private(config_folder() / "config.json", json.dumps(known, indent=2))
 
 
-def get_token(url: str) -> str | None:
-    """Return the token for a server: LETHE_TOKEN, the keyring's, or the file's."""
-    if token := os.environ.get(TOKEN_VARIABLE):
+def get_token(server: Address) -> str | None:
+    """Return the token for a server: LETHE_TOKEN where it belongs to this server, the keyring's, or the file's.
+
+    LETHE_TOKEN belongs to LETHE_URL, if that is set; else to whatever address the user chose, never to one that only
+    a file in a folder names.
+    """
+    if (token := os.environ.get(TOKEN_VARIABLE)) and _owns_token(server):
         return token
     keyring = _keyring()
-    if keyring is not None and (kept := keyring.get_password(SERVICE, url)):
+    if keyring is not None and (kept := keyring.get_password(SERVICE, server.url)):
         return str(kept)
-    return _tokens().get(url)
+    return _tokens().get(server.url)
+
+
+def missing_token(server: Address) -> str:
+    """Return what to do where there is no token for a server."""
+    if not os.environ.get(TOKEN_VARIABLE):
+        return f"There is no token for {server.url}. Run `lethe login`, or set {TOKEN_VARIABLE}."
+    named = f", which {server.file} names" if server.file else f": it belongs to {os.environ.get(URL_VARIABLE)}"
+    return (
+        f"{TOKEN_VARIABLE} is not sent to {server.url}{named}. Run `lethe login {server.url}`, or set {URL_VARIABLE} "
+        "to the server that gave the token."
+    )
+
+
+def _owns_token(server: Address) -> bool:
+    if url := os.environ.get(URL_VARIABLE):
+        return server.url == _checked(url)
+    return server.file is None
 
 
 def keep_token(url: str, token: str) -> str:
@@ -101,11 +142,10 @@ def _own_instance() -> str:
         return ""
 
 
-def _kit() -> Remembered:
-    """Return what the starter kit says whose folder, or a folder above, is the current one."""
+def _kit_file() -> Path | None:
+    """Return the starter kit's file in the current folder, or in the next one above that has one."""
     here = Path.cwd()
-    path = next((folder / KIT_FILE for folder in (here, *here.parents) if (folder / KIT_FILE).is_file()), None)
-    return _read(path) if path else Remembered()
+    return next((folder / KIT_FILE for folder in (here, *here.parents) if (folder / KIT_FILE).is_file()), None)
 
 
 def _remembered() -> Remembered:

@@ -30,16 +30,16 @@ Slug = Annotated[str, typer.Argument(help="The competition's name.", metavar="CO
 @contextmanager
 def connected(url: str | None = None, *, anonymous: bool = False) -> Iterator[LetheClient]:
     """Yield a client with the caller's token. Raises NotLoggedIn, saying what to do, if there is none."""
-    address = client_config.server_url(url)
+    address = client_config.find_server(url)
     token = client_config.get_token(address)
     if token is None and not anonymous:
-        raise NotLoggedIn(f"There is no token for {address}. Run `lethe login`, or set {client_config.TOKEN_VARIABLE}.")
-    with LetheClient(address, token=token) as client:
+        raise NotLoggedIn(client_config.missing_token(address))
+    with LetheClient(address.url, token=token) as client:
         try:
             yield client
         except ApiError as error:
             if error.http_status == NotLoggedIn.http_status and token is not None:
-                raise NotLoggedIn(f"{address} does not take this token. Run `lethe login` again.") from error
+                raise NotLoggedIn(f"{address.url} does not take this token. Run `lethe login` again.") from error
             raise
 
 
