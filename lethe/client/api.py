@@ -5,8 +5,11 @@ with LetheClient("http://127.0.0.1:8000", token="lethe_…") as lethe:
     done = lethe.wait(submission["id"])
 """
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
+from datetime import time as time_of_day
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,11 +17,12 @@ from urllib.parse import urlencode
 
 import httpx
 
-from lethe.errors import AppError, HostFault
+from lethe.errors import AppError, HostFault, InvalidInput
 
 JsonObject = dict[str, Any]
 ENDS = frozenset({"scored", "failed", "cancelled"})
 TOML = {"Content-Type": "application/toml"}
+JSON = {"Content-Type": "application/json"}
 UPLOAD_TIMEOUT_S = 1800.0  # a dataset is read as a whole before the answer
 WAIT_RETRIES = 30  # lost connections in a row that `wait` lives through
 
@@ -280,7 +284,9 @@ class LetheClient:
         response = self._answered(method, path, **request)
         return response.json() if response.content else None
 
-    def _answered(self, method: str, path: str, **request: Any) -> httpx.Response:
+    def _answered(self, method: str, path: str, *, json: Any = None, **request: Any) -> httpx.Response:
+        if json is not None:
+            request |= {"content": _json_body(json), "headers": JSON}
         try:
             response = self._http.request(method, path, **request)
         except httpx.TransportError as error:
@@ -293,6 +299,20 @@ class LetheClient:
         return Unreachable(
             f"{self.url} did not answer ({error or type(error).__name__}). Is the address right, and the server up?"
         )
+
+
+def _json_body(body: Any) -> bytes:
+    """Return a body as JSON, TOML's dates and times as ISO 8601. Raises InvalidInput for inf and nan."""
+    try:
+        return json.dumps(body, default=_iso_8601, allow_nan=False).encode()
+    except ValueError as error:
+        raise InvalidInput("inf and nan cannot be sent: give a finite number") from error
+
+
+def _iso_8601(value: object) -> str:
+    if isinstance(value, date | time_of_day):  # a datetime is a date
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
 def _filled(params: Mapping[str, Any]) -> dict[str, Any] | None:

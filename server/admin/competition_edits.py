@@ -18,6 +18,7 @@ from server.audit import log as audit
 from server.competitions import lifecycle
 from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
+from server.competitions.phases import shown_period
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.errors import Conflict
@@ -25,6 +26,7 @@ from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
 from server.models.rejudging import Announcement
 from server.notifications import dispatch
+from server.teams import repository as teams
 from server.utc_days import start_of_day
 
 CHANGEABLE = (CompetitionState.DRAFT, CompetitionState.READY, CompetitionState.OPEN, CompetitionState.CLOSED)
@@ -37,7 +39,7 @@ class LimitsChange:
 
     before: Limits
     after: Limits
-    over_daily_quota: dict[str, int]  # teams that have sent more today than they then may, and how many
+    over_daily_quota: dict[str, int]  # teams that have sent more in their phase today than they then may, and how many
     over_total_quota: dict[str, int]
     too_large: dict[str, int]
     too_many_finals: dict[str, int]
@@ -89,15 +91,14 @@ def preview_limits(session: Session, competition: Competition, values: Mapping[s
     earlier = set(limit_mistakes(before, n_models=file.n_models))  # taken before there was this check
     if wrong := tuple(each for each in limit_mistakes(after, n_models=file.n_models) if each not in earlier):
         raise InvalidInput.from_violations(wrong, source="limits")
-    today = repository.used_per_team(session, competition.id, since=start_of_day(now()))
-    total = repository.used_per_team(session, competition.id)
+    over_daily_quota, over_total_quota = _over_quota(session, competition, file.model_copy(update={"limits": after}))
     people = repository.people_per_team(session, competition.id)
     chosen = repository.chosen_per_team(session, competition.id)
     return LimitsChange(
         before=before,
         after=after,
-        over_daily_quota=_beyond(today, after.submissions_per_day),
-        over_total_quota=_beyond(total, after.submissions_total),
+        over_daily_quota=over_daily_quota,
+        over_total_quota=over_total_quota,
         too_large=_beyond(people, after.team_size),
         too_many_finals=_beyond(chosen, after.final_selections),
         unfinished=repository.unfinished(session, competition.id),
@@ -180,6 +181,26 @@ def _check_are_its_own(competition: Competition, changed: set[str]) -> None:
     if wrong:
         violations = tuple(Violation(f"limits.{name}", whose) for name in wrong)
         raise InvalidInput(f"{competition.slug}: {wrong[0]} {whose}", violations=violations)
+
+
+def _over_quota(
+    session: Session, competition: Competition, after: CompetitionFile
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the teams that have sent more today, and in all, than the file lets them in their present phase."""
+    at = now()
+    today = repository.used_per_team(session, competition.id, since=start_of_day(at))
+    total = repository.used_per_team(session, competition.id)
+    over_daily_quota, over_total_quota = {}, {}
+    for team in teams.teams(session, competition):
+        if team.is_baseline:
+            continue
+        period = shown_period(competition, team, at, file=after)
+        used = total.get((team.id, period.name), 0)
+        if (used_today := today.get((team.id, period.name), 0)) > period.per_day:
+            over_daily_quota[team.name] = used_today
+        if period.total is not None and used > period.total:
+            over_total_quota[team.name] = used
+    return over_daily_quota, over_total_quota
 
 
 def _beyond(counts: Mapping[str, int], limit: int | None) -> dict[str, int]:

@@ -23,11 +23,16 @@ def announcements(session: Session, competition: Competition) -> Sequence[tuple[
     return [(row, author) for row, author in session.execute(statement)]
 
 
-def used_per_team(session: Session, competition_id: str, *, since: datetime | None = None) -> dict[str, int]:
-    """Return how many submissions count against each team's quota, by the team's name."""
-    counted = select(Team.name, func.count()).join(Submission, Submission.team_id == Team.id)
+def used_per_team(
+    session: Session, competition_id: str, *, since: datetime | None = None
+) -> dict[tuple[str, str], int]:
+    """Return how many submissions count against each team's quota of each phase, by the team's id and the phase."""
+    counted = select(Submission.team_id, Submission.phase, func.count())
     counted = counted.where(Submission.competition_id == competition_id, Submission.refunded.is_(False))
-    return _by_team(session, counted if since is None else counted.where(Submission.received_at >= since))
+    if since is not None:
+        counted = counted.where(Submission.received_at >= since)
+    rows = session.execute(counted.group_by(Submission.team_id, Submission.phase))
+    return {(team_id, phase): n for team_id, phase, n in rows}
 
 
 def people_per_team(session: Session, competition_id: str) -> dict[str, int]:

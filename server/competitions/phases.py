@@ -31,9 +31,11 @@ def deadline(competition: Competition, team: Team | None) -> datetime:
     return max(competition.closes_at, extended) if extended else competition.closes_at
 
 
-def period_at(competition: Competition, team: Team | None, at: datetime) -> Period | None:
-    """Return where a submission received at that moment belongs; None if it is not taken."""
-    file = stored_file(competition)
+def period_at(
+    competition: Competition, team: Team | None, at: datetime, *, file: CompetitionFile | None = None
+) -> Period | None:
+    """Return where a submission received at that moment belongs; None if it is not taken. file: default: the stored."""
+    file = file or stored_file(competition)
     if lifecycle.accepts_submission(competition, at, until=deadline(competition, team)):
         return _phase_at(file, at)
     late = file.late
@@ -43,9 +45,11 @@ def period_at(competition: Competition, team: Team | None, at: datetime) -> Peri
     return None
 
 
-def shown_period(competition: Competition, team: Team | None, at: datetime) -> Period:
+def shown_period(
+    competition: Competition, team: Team | None, at: datetime, *, file: CompetitionFile | None = None
+) -> Period:
     """Return the period whose quota is shown at that moment: the present one, else the next or the last one."""
-    return period_at(competition, team, at) or _phase_at(stored_file(competition), at)
+    return period_at(competition, team, at, file=file) or _phase_at(file or stored_file(competition), at)
 
 
 def period_of(competition: Competition, name: str) -> Period:

@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from lethe.competition.visibility import Visibility
 from server.db import now
@@ -12,7 +12,7 @@ from server.models.account import Role
 from server.models.audit import AuditEvent
 from server.models.competition import Competition, CompetitionState, Team
 from server.models.evaluation import Evaluation, PublicScore
-from server.models.submission import Fault
+from server.models.submission import Fault, Submission
 from tests.support.instance import Instance
 
 BASE = "/api/v1/competitions/digits"
@@ -187,6 +187,31 @@ def test_limits_are_shown_first_and_then_changed(both: Instance) -> None:
     quota = both.client.get(f"{BASE}/quota", headers=ada).json()
     assert (quota["per_day"], quota["remaining"]) == (2, 0), "jumped over, and still nothing is left"
     assert ("competition.limits_changed", WHY) in events(both)
+
+
+def test_previewed_limits_are_those_of_the_present_phase(both: Instance) -> None:
+    begun = (now() - timedelta(hours=1)).isoformat()
+    phases = (
+        '[[phases]]\nname = "practice"\nsubmissions_total = 2\n'
+        f'[[phases]]\nname = "final"\nbegins_at = {begun}\nsubmissions_per_day = 4\n'
+    )
+    owner, ada = both.account("olga", Role.ORGANISER), both.participant("ada")
+    both.competition(organiser=owner, extra=phases, limits={"submissions_per_day": 5, "submissions_total": 9})
+    olga = both.headers(owner)
+    for _ in range(3):
+        both.submit(ada)
+    seen = preview(both, olga, submissions_per_day=1, submissions_total=2)
+    assert (seen["over_daily_quota"], seen["over_total_quota"]) == ({}, {"ada": 3})
+    with both.database.write() as session:
+        session.execute(update(Submission).values(phase="practice"))
+    seen = preview(both, olga, submissions_per_day=1, submissions_total=2)
+    assert (seen["over_daily_quota"], seen["over_total_quota"]) == ({}, {}), "that phase is over"
+
+
+def preview(server: Instance, organiser: dict[str, str], **limits: int) -> dict[str, Any]:
+    body = {"limits": limits, "reason": WHY, "preview": True}
+    seen: dict[str, Any] = server.client.put(f"{BASE}/limits", headers=organiser, json=body).json()
+    return seen
 
 
 @pytest.mark.parametrize("limits", [{"submissions_per_day": 0}, {"unknown": 1}, {"memory_mib": "much"}])

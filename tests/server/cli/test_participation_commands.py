@@ -1,6 +1,7 @@
 """`lethe join`, `terms` and `lethe competition settings|participants|admit|refuse|links|addresses`, over the API."""
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,30 @@ def test_settings_need_a_section_that_can_change(server: Instance, lethe: Run, a
     act_as(owner)
     Path("settings.toml").write_text("[training]\nepochs = 9\n")
     assert "participation" in told(lethe("competition", "settings", "digits", "settings.toml", *WHY))
+
+
+def test_settings_take_dates_of_phases_and_late_entries(server: Instance, lethe: Run, act_as: As) -> None:
+    owner = server.account("olga", Role.ORGANISER)
+    made = server.competition(organiser=owner)
+    act_as(owner)
+    begins, until = made.closes_at - timedelta(hours=6), made.closes_at + timedelta(days=9)
+    text = (
+        f"[late]\naccepted = true\nuntil = {until.isoformat()}\n"
+        f'[[phases]]\nname = "practice"\n[[phases]]\nname = "final"\nbegins_at = {begins.isoformat()}\n'
+    )
+    Path("settings.toml").write_text(text)
+    answer(lethe("competition", "settings", "digits", "settings.toml", *WHY, "--json"))
+    shown = server.client.get("/api/v1/competitions/digits").json()
+    assert [datetime.fromisoformat(phase["begins_at"]) for phase in shown["phases"][1:]] == [begins]
+    assert datetime.fromisoformat(shown["late"]["until"]) == until
+
+
+@pytest.mark.parametrize("written", ["2030-03-01", "2030-03-01T12:00:00", "12:00:00"])
+def test_settings_name_a_date_without_zone(server: Instance, lethe: Run, act_as: As, written: str) -> None:
+    owner = server.account("olga", Role.ORGANISER)
+    server.competition(organiser=owner)
+    act_as(owner)
+    Path("settings.toml").write_text(f"[late]\naccepted = true\nuntil = {written}\n")
+    assert "until" in told(lethe("competition", "settings", "digits", "settings.toml", *WHY))
+    Path("settings.toml").write_text("[late]\naccepted = true\nsubmissions_per_day = inf\n")
+    assert "finite" in told(lethe("competition", "settings", "digits", "settings.toml", *WHY))
