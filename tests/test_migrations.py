@@ -57,6 +57,7 @@ LANDED = [
     "0028_questions",
     "0029_tasks",
     "0030_publication_of_code",
+    "0031_replaced_evaluations",
 ]
 
 REFUSED = {

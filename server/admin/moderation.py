@@ -22,16 +22,14 @@ from server.teams import repository as team_repository
 
 
 def cancel(session: Session, submission: Submission, *, actor: Account, reason: str) -> None:
-    """Stop a submission. An organiser's act never costs the team its quota."""
+    """Stop a submission, or the re-run of one. An organiser's act never costs the team its quota."""
     team_repository.locked(session, submission.team_id)
     own = parts.locked(session, submission.id)
     submission = submission if own else submission_repository.locked(session, submission.id)
     if submission.stage in ENDED:
         raise Conflict(f"The submission is {submission.stage}; only one that has not ended can be cancelled")
     for each in own or [submission]:
-        if each.stage not in ENDED:
-            evaluations.cancel(session, each)
-            each.refunded = True
+        evaluations.cancel(session, each, refunded=True)
     if own:
         parts.follow(session, submission.id)
     audit.record(session, actor, "submission.cancelled", submission, reason=reason)

@@ -6,6 +6,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, and_, func, or_, select, update
 from sqlalchemy.orm import Session, joinedload
 
+from lethe.competition.visibility import Visibility
 from server.conditional_update import changed_rows, changes_one_row
 from server.db import database_time
 from server.evaluations.claimed_shard import ClaimedShard
@@ -169,6 +170,23 @@ def get_evaluations(session: Session, submission_ids: Sequence[str], *, visibili
         .where(Evaluation.submission_id.in_(submission_ids), Split.visibility == visibility)
         .order_by(Evaluation.created_at, Evaluation.id)
     ).all()
+
+
+def current_evaluation(session: Session, submission_id: str, visibility: str) -> Evaluation | None:
+    """Return the submission's evaluation that counts on the split of that visibility."""
+    known = get_evaluations(session, [submission_id], visibility=visibility)
+    return next((evaluation for evaluation in known if evaluation.is_current), None)
+
+
+def asked_for_by_organisers(session: Session, submission_ids: Sequence[str]) -> set[str]:
+    """Return which of these are evaluated on the public split because organisers asked for it, not by being sent."""
+    statement = (
+        select(Evaluation.submission_id)
+        .join(Split, Split.id == Evaluation.split_id)
+        .where(Evaluation.submission_id.in_(submission_ids), Evaluation.is_current.is_(True))
+        .where(Evaluation.rejudging_id != "", Split.visibility == Visibility.PUBLIC.value)
+    )
+    return set(session.scalars(statement)) if submission_ids else set()
 
 
 def has_score(session: Session, evaluation_id: str) -> bool:

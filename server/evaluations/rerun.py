@@ -54,7 +54,8 @@ def score_again(session: Session, evaluation: Evaluation, *, tag: str, is_curren
         submission.stage = Stage.SCORING.value
         session.flush()
     split = session.get_one(Split, evaluation.split_id)
-    copy = _add(session, submission, split, tag=tag, is_current=is_current, n_runs=evaluation.n_runs)
+    replaced = evaluation.id if is_current else None
+    copy = _add(session, submission, split, tag=tag, is_current=is_current, n_runs=evaluation.n_runs, replaced=replaced)
     session.add_all(
         Shard(evaluation_id=copy.id, **{name: getattr(shard, name) for name in COPIED})
         for shard in _shards_of_runs(session, evaluation)
@@ -65,14 +66,18 @@ def score_again(session: Session, evaluation: Evaluation, *, tag: str, is_curren
 
 
 def instead(session: Session, submission: Submission, split: Split) -> Evaluation:
-    """Queue an evaluation that counts from now on; the one that counted is kept, and counts no longer."""
-    for known in repository.get_evaluations(session, [submission.id], visibility=split.visibility):
-        repository.lock_evaluation(session, known.id).is_current = False
-        repository.cancel_open_shards(session, known.id)
+    """Queue an evaluation that counts from now on; the one that counted is kept, and counts no longer.
+
+    It counts again if this one is cancelled, or if the host fails at it. Those of a re-judging go on beside both.
+    """
+    replaced = repository.current_evaluation(session, submission.id, split.visibility)
+    if replaced is not None:
+        repository.lock_evaluation(session, replaced.id).is_current = False
+        repository.cancel_open_shards(session, replaced.id)
     session.flush()
     if split.visibility == Visibility.PUBLIC.value:
         _put_back(submission)
-    return _queue(session, submission, split, tag=new_id(), is_current=True)
+    return _queue(session, submission, split, tag=new_id(), is_current=True, replaced=replaced.id if replaced else None)
 
 
 def resume(session: Session, evaluation: Evaluation) -> None:
@@ -96,15 +101,25 @@ def _put_back(submission: Submission) -> None:
     submission.refunded = False
 
 
-def _queue(session: Session, submission: Submission, split: Split, *, tag: str, is_current: bool) -> Evaluation:
+def _queue(
+    session: Session, submission: Submission, split: Split, *, tag: str, is_current: bool, replaced: str | None = None
+) -> Evaluation:
     config = service.competition_config(session, split)
-    evaluation = _add(session, submission, split, tag=tag, is_current=is_current, n_runs=config.n_models)
+    n_runs = config.n_models
+    evaluation = _add(session, submission, split, tag=tag, is_current=is_current, n_runs=n_runs, replaced=replaced)
     service.queue_runs(session, evaluation, submission, shard_runs=config.shard_runs)
     return evaluation
 
 
 def _add(
-    session: Session, submission: Submission, split: Split, *, tag: str, is_current: bool, n_runs: int
+    session: Session,
+    submission: Submission,
+    split: Split,
+    *,
+    tag: str,
+    is_current: bool,
+    n_runs: int,
+    replaced: str | None = None,
 ) -> Evaluation:
     evaluation = Evaluation(
         id=new_id(),
@@ -113,6 +128,7 @@ def _add(
         scorer_version=SCORER_VERSION,
         rejudging_id=tag,
         is_current=is_current,
+        replaces_id=replaced,
         n_runs=n_runs,
         priority=service.ORGANISER_PRIORITY if is_current else service.REJUDGING_PRIORITY,
     )

@@ -6,9 +6,10 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
+from server.audit import log as audit
 from server.competitions.stored_file import stored_file
 from server.db import clock, new_id, now
-from server.evaluations import leak_budget, parts, queue_repository, repository
+from server.evaluations import leak_budget, parts, queue_repository, repository, results
 from server.evaluations.progress import AttemptEntry, EvaluationProgress, remaining_s
 from server.evaluations.scorer_version import SCORER_VERSION
 from server.models.competition import Competition, Split, Team
@@ -79,18 +80,31 @@ def is_notebook(submission: Submission) -> bool:
     return submission.entry_point.get("mode") == "notebook"
 
 
-def cancel(session: Session, submission: Submission) -> None:
-    """Stop everything that still runs for the submission. A worker notices at its next heartbeat."""
+def cancel(session: Session, submission: Submission, *, refunded: bool) -> None:
+    """Stop the evaluation that counts. A worker notices at its next heartbeat.
+
+    Of one that organisers asked for, the result before it counts again, and the quota stays as it was.
+    """
     if submission.stage in ENDED:
         return
-    for evaluation in repository.get_evaluations(session, [submission.id], visibility=Visibility.PUBLIC.value):
-        locked = repository.lock_evaluation(session, evaluation.id)
-        locked.state = EvaluationState.CANCELLED.value
-        locked.finished_at = now()
-        repository.cancel_open_shards(session, locked.id)
+    if evaluation := repository.current_evaluation(session, submission.id, Visibility.PUBLIC.value):
+        evaluation = repository.lock_evaluation(session, evaluation.id)
+        evaluation.state = EvaluationState.CANCELLED.value
+        evaluation.finished_at = now()
+        repository.cancel_open_shards(session, evaluation.id)
+        if results.return_to_replaced(session, evaluation):
+            return
     submission.stage = Stage.CANCELLED.value
+    submission.refunded = refunded
     submission.selected = False  # its place among the finals is another's
     submission.finished_at = now()
+
+
+def cancellable(session: Session, submissions: Sequence[Submission]) -> list[Submission]:
+    """Return those that their team may cancel: they have not ended, and run because the team sent them."""
+    going = [submission for submission in submissions if submission.stage not in ENDED]
+    asked_for = repository.asked_for_by_organisers(session, [submission.id for submission in going])
+    return [submission for submission in going if submission.id not in asked_for]
 
 
 def runs_started(session: Session, submission: Submission) -> bool:
@@ -103,6 +117,7 @@ def runs_started(session: Session, submission: Submission) -> bool:
 def fail(session: Session, evaluation: Evaluation, *, fault: Fault, error_class: str, error: dict[str, object]) -> None:
     """End the evaluation, and with it a public submission, with a named failure.
 
+    Where the host failed at a re-run that organisers asked for, the score before it counts again.
     error: everything that is known of it. The team sees what `leak_budget.disclose` lets through.
     """
     evaluation.state = EvaluationState.FAILED.value
@@ -114,6 +129,9 @@ def fail(session: Session, evaluation: Evaluation, *, fault: Fault, error_class:
     split = session.get_one(Split, evaluation.split_id)
     if evaluation.is_current and split.visibility == Visibility.PUBLIC.value:
         submission = session.get_one(Submission, evaluation.submission_id)
+        if fault is Fault.HOST and results.return_to_replaced(session, evaluation, scored_only=True):
+            audit.record(session, None, "submission.run_again_failed", submission, data={"error_class": error_class})
+            return
         budget = competition_config(session, split).limits.leak_bits_per_day
         disclosed = leak_budget.disclose(session, evaluation, submission, budget=budget)
         submission.stage = Stage.FAILED.value

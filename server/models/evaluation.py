@@ -68,6 +68,7 @@ class Evaluation(Base):
     scorer_version: Mapped[str] = mapped_column(String(40))
     rejudging_id: Mapped[str] = mapped_column(String(16), default="")  # empty: not made by a re-judging
     is_current: Mapped[bool] = mapped_column(default=True)  # the one whose score counts, of a submission on a split
+    replaces_id: Mapped[str | None] = mapped_column(String(16))  # organisers asked for this one in place of that one
     state: Mapped[str] = mapped_column(String(16), default=EvaluationState.QUEUED.value, index=True)
     n_runs: Mapped[int]
     priority: Mapped[int] = mapped_column(default=0)  # higher is served first

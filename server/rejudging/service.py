@@ -19,16 +19,16 @@ from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.db import new_id, now
 from server.errors import Conflict
-from server.evaluations import leak_budget, rerun
 from server.evaluations import repository as evaluation_repository
-from server.evaluations import service as evaluations
+from server.evaluations import rerun
+from server.evaluations.results import show_result
 from server.finals import service as finals
 from server.leaderboard import service as boards
 from server.models.account import Account
 from server.models.competition import Competition, Split
-from server.models.evaluation import Evaluation, EvaluationState
+from server.models.evaluation import EvaluationState
 from server.models.rejudging import Rejudging, RejudgingState
-from server.models.submission import Fault, Stage, Submission
+from server.models.submission import Submission
 from server.queue import GROUP_TIES, send_after_commit
 from server.rejudging import repository
 from server.rejudging.sets import Chosen, Outcome
@@ -209,7 +209,7 @@ def apply(session: Session, competition: Competition, rejudging: Rejudging, *, a
     if rejudging.visibility == Visibility.PUBLIC:
         for evaluation in repository.evaluations(session, rejudging.id):
             if evaluation.is_current:
-                _show(session, evaluation)
+                show_result(session, evaluation)
     split = competitions.get_split(session, competition, Visibility(rejudging.visibility))
     if rejudging.scoring is not None:
         _adopt_scoring(session, competition, rejudging, split)
@@ -267,25 +267,6 @@ def _running(session: Session, rejudging: Rejudging) -> Rejudging:
     if rejudging.state != RejudgingState.RUNNING:
         raise Conflict(f"The re-judging is {rejudging.state} already")
     return rejudging
-
-
-def _show(session: Session, evaluation: Evaluation) -> None:
-    """Show on the submission what its evaluation, which counts now, came to."""
-    submission = session.get_one(Submission, evaluation.submission_id)
-    split = session.get_one(Split, evaluation.split_id)
-    budget = evaluations.competition_config(session, split).limits.leak_bits_per_day
-    submission.finished_at = evaluation.finished_at
-    submission.fault, submission.error_class, submission.error = (
-        evaluation.fault,
-        evaluation.error_class,
-        leak_budget.disclose(session, evaluation, submission, budget=budget),
-    )
-    if evaluation.state == EvaluationState.FAILED:
-        submission.stage = Stage.FAILED.value
-        submission.refunded = evaluation.fault != Fault.PARTICIPANT
-    else:
-        submission.stage = Stage.SCORED.value if evaluation.state == EvaluationState.SCORED else Stage.CANCELLED.value
-        submission.refunded = False
 
 
 def _standings(board: boards.Board) -> Mapping[str, tuple[str, int | None, float | None]]:

@@ -222,17 +222,19 @@ def cancel(session: Session, submission: Submission, *, actor: Account) -> Submi
     """Stop a submission. Before its first run began, it does not count against the quota.
 
     A team gets back at most as many a day as it may send: sending costs the host something, whatever becomes of it.
+    Raises Conflict where only what organisers had run again has not ended: that is theirs to cancel.
     """
     team_repository.locked(session, submission.team_id)
     own = parts.locked(session, submission.id)
     submission = submission if own else repository.locked(session, submission.id)  # with parts it is locked last
     if submission.stage in ENDED:
         raise Conflict(f"The submission is {submission.stage}; only one that has not ended can be cancelled")
+    sent = evaluations.cancellable(session, own or [submission])
+    if not sent:
+        raise Conflict("The organisers have this submission run again; only they can cancel that")
     costs = cancelling_costs(session, submission)
-    for each in own or [submission]:
-        if each.stage not in ENDED:
-            evaluations.cancel(session, each)
-            each.refunded = not costs
+    for each in sent:
+        evaluations.cancel(session, each, refunded=not costs)
     session.flush()
     audit.record(session, actor, "submission.cancelled", submission, data={"refunded": not costs})
     if submission.stage not in ENDED:

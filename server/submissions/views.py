@@ -73,7 +73,8 @@ def _with_parts(view: SubmissionView, of_parts: Sequence[SubmissionView]) -> Sub
         {str(part.submission.competition.task_name): part.score.final_score for part in of_parts if part.score},
         stored_file(view.submission.competition),
     )
-    view = replace(view, parts=tuple(of_parts), combined=combined)
+    can_cancel = any(part.can_cancel for part in of_parts)
+    view = replace(view, parts=tuple(of_parts), combined=combined, can_cancel=can_cancel)
     known = [part.progress for part in of_parts if part.progress]
     if not known:
         return view
@@ -97,12 +98,13 @@ def _views(
         progress = {key: shown_progress(found, is_over=key in ended, at=now()) for key, found in progress.items()}
     scores = _public_scores(session, submissions)
     revealed = finals.revealed_scores(session, submissions)
+    cancellable = {each.id for each in evaluations.cancellable(session, submissions)}
     return [
         SubmissionView(
             submission=submission,
             progress=progress.get(submission.id),
             score=scores.get(submission.id),
-            can_cancel=submission.stage not in ENDED,
+            can_cancel=submission.id in cancellable,
             private_score=gate.score(revealed[submission.id], submission.competition)
             if submission.id in revealed
             else None,

@@ -149,11 +149,11 @@ def submission_events(
 
 
 @router.get("/submissions/{submission_id}/cancel")
-def cancel_page(request: Request, session: SessionDep, viewer: MemberDep, submission: OwnSubmission) -> Response:
+def cancel_page(request: Request, session: SessionDep, viewer: MemberDep, submission: TeamSubmission) -> Response:
     """Ask whether to cancel, and say what it costs."""
-    if submission.stage in ENDED:
+    view = submission_views.view(session, [submission])[0]
+    if not view.can_cancel:
         return redirect(request, f"/submissions/{submission.id}")
-    progress = submission_views.view(session, [submission])[0].progress
     return page(
         request,
         "cancel.html",
@@ -161,8 +161,8 @@ def cancel_page(request: Request, session: SessionDep, viewer: MemberDep, submis
         tab="submissions",
         s=submission,
         counts=submissions.cancelling_costs(session, submission),
-        done=progress.runs_done if progress else 0,
-        total=progress.runs_total if progress else 0,
+        done=view.progress.runs_done if view.progress else 0,
+        total=view.progress.runs_total if view.progress else 0,
     )
 
 
@@ -171,7 +171,7 @@ def cancel_submission(
     request: Request,
     session: SessionDep,
     viewer: MemberDep,
-    submission: OwnSubmission,
+    submission: TeamSubmission,
     *,
     said: Annotated[str, Form(max_length=10)] = "counts",
 ) -> Response:

@@ -128,8 +128,11 @@ def show_submission(session: SessionDep, submission: OwnSubmission) -> Submissio
 
 
 @router.post("/submissions/{submission_id}/cancel", responses=problems(401, 404, 409))
-def cancel_submission(session: SessionDep, submission: OwnSubmission, account: CurrentAccount) -> SubmissionOut:
-    """Cancel a submission. Before its first run began, it does not count against the quota."""
+def cancel_submission(session: SessionDep, submission: TeamSubmission, account: CurrentAccount) -> SubmissionOut:
+    """Cancel a submission. Before its first run began, it does not count against the quota.
+
+    A run that the organisers asked for is theirs to cancel: 409.
+    """
     cancelled = service.cancel(session, submission, actor=account)
     return SubmissionOut.of(views.view(session, [cancelled])[0])
 

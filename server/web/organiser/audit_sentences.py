@@ -57,6 +57,7 @@ SENTENCES = {
     "submission.received": "sent {it}",
     "submission.restored": "restored {it}",
     "submission.run_again": "ran {it} again on the public split",
+    "submission.run_again_failed": "could not run {it} again ({error_class}); the score before it counts",
     "submission.publication_allowed": "lets the code of {it} be published",
     "submission.publication_withdrawn": "no longer lets the code of {it} be published",
     "submission.selected": "chose {it} as a final",

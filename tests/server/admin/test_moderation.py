@@ -68,6 +68,58 @@ def test_run_again_counts_instead_and_keeps_the_old_score(both: Instance) -> Non
         assert sorted(session.scalars(select(Evaluation.is_current))) == [False, True]
 
 
+def shown(server: Instance, headers: dict[str, str], submission: str) -> Any:
+    return server.client.get(f"/api/v1/submissions/{submission}", headers=headers).json()
+
+
+def used_today(server: Instance, headers: dict[str, str]) -> int:
+    return int(server.client.get(f"{BASE}/quota", headers=headers).json()["used_today"])
+
+
+def test_rerun_is_not_its_teams_to_cancel(both: Instance) -> None:
+    olga, ada = opened(both), both.participant("ada")
+    submission = both.submit(ada).json()["id"]
+    both.score(submission, 0.25)
+    act(both, olga, submission, "run-again")
+    assert shown(both, ada, submission)["can_cancel"] is False
+    refused = both.client.post(f"/api/v1/submissions/{submission}/cancel", headers=ada)
+    assert refused.status_code == 409
+    assert "organisers" in refused.json()["detail"]
+    both.score(submission, 0.5)
+    assert (board(both), used_today(both, ada)) == ([("ada", 0.5)], 1)
+
+
+def test_rerun_that_organisers_cancel_leaves_the_score_before_it(both: Instance) -> None:
+    olga, ada = opened(both), both.participant("ada")
+    submission = both.submit(ada).json()["id"]
+    both.score(submission, 0.25)
+    for _ in range(2):
+        act(both, olga, submission, "run-again")
+        assert act(both, olga, submission, "cancel").json()["stage"] == "scored"
+    assert (board(both), used_today(both, ada)) == ([("ada", 0.25)], 1)
+    assert shown(both, ada, submission)["refunded"] is False
+
+
+def test_rerun_that_the_host_fails_at_leaves_the_score_before_it(both: Instance) -> None:
+    olga, ada = opened(both), both.participant("ada")
+    submission = both.submit(ada).json()["id"]
+    both.score(submission, 0.25)
+    act(both, olga, submission, "run-again")
+    both.fail(submission, Fault.HOST)
+    assert (board(both), used_today(both, ada)) == ([("ada", 0.25)], 1)
+    assert ("submission.run_again_failed", "") in events(both)
+    act(both, olga, submission, "run-again")
+    both.fail(submission, Fault.PARTICIPANT)
+    assert board(both) == []
+
+
+def test_organisers_cancel_by_their_own_act_only(server: Instance) -> None:
+    olga, ada = opened(server), server.participant("ada")
+    submission = server.submit(ada).json()["id"]
+    assert server.client.post(f"/api/v1/submissions/{submission}/cancel", headers=olga).status_code == 404
+    assert shown(server, ada, submission)["stage"] == "queued"
+
+
 def test_failed_by_the_host_and_run_again_gets_its_score(server: Instance) -> None:
     olga, ada = opened(server), server.participant("ada")
     submission = server.submit(ada).json()["id"]

@@ -305,6 +305,22 @@ def test_cancelling_stops_every_part_and_costs_nothing_before_a_run(server: Inst
     assert server.client.get(f"{API}/three/quota", headers=ada).json()["used_today"] == 0
 
 
+def test_cancelling_leaves_a_part_that_organisers_run_again(server: Instance, olga: Account) -> None:
+    open_tasks(server, olga)
+    ada = server.participant()
+    sent = send(server, ada).json()["id"]
+    own = part_ids(server, sent)
+    for part in own.values():
+        server.score(part, 0.1)
+    body = {"act": "run-again", "reason": "a disk broke"}
+    path = f"{API}/three/submissions/{own['digits']}/acts"
+    assert server.client.post(path, headers=server.headers(olga), json=body).status_code == 200
+    assert shown(server, ada, sent)["can_cancel"] is False
+    assert server.client.post(f"/api/v1/submissions/{sent}/cancel", headers=ada).status_code == 409
+    server.score(own["digits"], 0.2)
+    assert shown(server, ada, sent)["stage"] == "scored"
+
+
 # --- boards, from the public one to the reveal ---
 
 

@@ -214,3 +214,19 @@ def test_failed_evaluations_do_not_hold_the_bar(server: Instance) -> None:
         finish(server, sent[name], score)
     status = server.client.get(f"{BASE}/rejudgings/{made}", headers=olga).json()
     assert (status["complete"], status["runs_done"]) == (True, status["runs"])
+
+
+def test_rerun_and_its_cancelling_leave_a_running_re_judging(both: Instance) -> None:
+    olga, sent = play(both)
+    started = rejudge(both, olga, changed="host").json()["id"]
+    for act in ("run-again", "cancel"):
+        body = {"act": act, "reason": "a disk broke"}
+        assert both.client.post(f"{BASE}/submissions/{sent['ada']}/acts", headers=olga, json=body).status_code == 200
+    assert board(both) == BEFORE
+    with both.database.read() as session:
+        mine = select(Evaluation.state, Shard.state).join(Shard).where(Evaluation.rejudging_id == started)
+        assert {tuple(row) for row in session.execute(mine)} == {("queued", "queued")}
+    for name, score in (("ada", 0.1), ("bob", 0.4), ("eve", 0.45)):
+        finish(both, sent[name], score)
+    assert step(both, olga, started, "apply").status_code == 200
+    assert board(both)[0] == ("eve", 0.45)
