@@ -37,6 +37,11 @@ class NeutralView:
             self.close()
             raise
 
+    def refresh_times(self) -> None:
+        """Make the files look as if they had been written just now, so that they do not tell how long runs took."""
+        for path in (self.folder, *self.folder.rglob("*")):
+            os.utime(path)
+
     def close(self) -> None:
         """Remove the folder; the files that it was made of stay."""
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -14,9 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.runtime.weights_layout import TensorSlot, WeightsLayout
-from sandbox.guest.frame_format import FAULT_LENGTH, FAULT_TAG, MAX_FAULT_BYTES, TAG_BYTES, WEIGHTS_TAG
+from sandbox.guest.frame_format import (
+    FAULT_LENGTH,
+    FAULT_TAG,
+    MAX_FAULT_BYTES,
+    TAG_BYTES,
+    WEIGHTS_TAG,
+    WRONG_RETURN_TAG,
+)
 
 FEWEST_HALVES = 32  # values that happen to be representable in half precision are taken for rounded ones from here on
+_WEIGHTS_TAGS = frozenset({WEIGHTS_TAG, WRONG_RETURN_TAG})
 
 
 class FrameState(StrEnum):
@@ -48,6 +56,11 @@ class FrameReader:
         return self._state in {FrameState.WEIGHTS, FrameState.FAULT, FrameState.MALFORMED}
 
     @property
+    def is_wrong_return(self) -> bool:
+        """The weights are of the network that the function was given, since what it returned cannot count."""
+        return self._content.startswith(WRONG_RETURN_TAG)
+
+    @property
     def wanted_bytes(self) -> int:
         """The most that may still come; ask the pipe for no more."""
         return 0 if self.is_over else self._wanted_total() - len(self._content)
@@ -76,7 +89,7 @@ class FrameReader:
     def _wanted_total(self) -> int:
         """How many bytes must be there before the next judgement."""
         tag = bytes(self._content[:TAG_BYTES])
-        if tag == WEIGHTS_TAG:
+        if tag in _WEIGHTS_TAGS:
             return TAG_BYTES + (self._layout.frame_bytes if self._header_is_right else len(self._layout.header))
         if tag != FAULT_TAG:
             return TAG_BYTES
@@ -91,7 +104,7 @@ class FrameReader:
         if len(self._content) < self._wanted_total():
             return
         tag = bytes(self._content[:TAG_BYTES])
-        if tag == WEIGHTS_TAG:
+        if tag in _WEIGHTS_TAGS:
             self._judge_weights()
         elif tag == FAULT_TAG:
             length = FAULT_LENGTH.unpack_from(self._content, TAG_BYTES)[0]

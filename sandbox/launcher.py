@@ -142,7 +142,7 @@ class Sandbox:
         alone = request.notebook is not None or bool(request.entry_point.program) or bool(original)
         keeps = self._spec.policy.isolation is Isolation.SHARD and not alone
         try:
-            observed = process.run(reader, seed=request.seed, number=request.run, keeps=keeps, should_stop=should_stop)
+            observed = process.run(reader, seed=request.seed, keeps=keeps, should_stop=should_stop)
             exited = NOT_EXITED if observed.is_kept else process.end()
         except BaseException:
             self._give_up_link()
@@ -159,20 +159,21 @@ class Sandbox:
                 return process
             process.end()
         link = self._living_link()
+        if self._view is not None:
+            self._view.refresh_times()
         entry = request.entry_point
-        message = {
+        message = {  # the run can read it: neither its number nor its kind, nor a name that tells them
             "code": code,
             "original": original,
             "file": entry.file,
             "function": entry.function,
             "style": entry.style,
             "keywords": list(entry.keywords),
-            "run": request.run,
             "seed": request.seed,
             "checkpoints": request.notebook.checkpoints if request.notebook else 0,
             "map_cuda": request.map_cuda,
             "program": entry.program,
-            "is_sample": request.kind == "sample",
+            "mixes_seeds": request.mixes_seeds,
         }
         self._runs += 1
         return start_process(link, message, policy=self._policy_of(request), group=self._new_group())
@@ -214,6 +215,7 @@ class Sandbox:
             oom_kills=observed.usage.oom_kills,
             refused_forks=observed.usage.refused_forks,
             problem=problem,
+            is_wrong_return=reader.is_wrong_return,
             claim=reader.fault() if reader.state is FrameState.FAULT else None,
         )
         context = self._context(request, has_claim=facts.claim is not None)

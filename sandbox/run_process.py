@@ -68,7 +68,6 @@ class RunProcess:
         reader: FrameReader,
         *,
         seed: int,
-        number: int,
         keeps: bool,
         should_stop: Callable[[], bool] | None,
     ) -> Observed:
@@ -86,7 +85,7 @@ class RunProcess:
             )
             # What runs here may have closed its end, or may never read what it is sent: its own loss.
             with contextlib.suppress(ConnectionError, BlockingIOError):
-                message = json.dumps({"run": number, "seed": seed}).encode() if self._has_begun else b"go"
+                message = json.dumps({"seed": seed}).encode() if self._has_begun else b"go"
                 self._pipes.gate.sendall(message)
             self._handle.send(signal.SIGCONT)
             self._has_begun = True

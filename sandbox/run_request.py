@@ -60,7 +60,10 @@ class SandboxSpec:
 class RunRequest:
     """One run: a submission below the stage folder, its number and its seed.
 
-    kind: "hidden" keeps what the verdict says to names the host knows; "sample" is for public data.
+    run, kind: known on this side alone. A run is told neither, and the folder's name is one that it can read.
+    kind: "hidden" keeps what the verdict says to names the host knows; "sample" is for public data, where a function
+        that returns neither None nor a network is refused.
+    mixes_seeds: mix the seeds that a notebook's program sets with this run's.
     original: a safetensors file below the stage folder whose weights the run starts from, shown to it in place of the
         data folder's original model, whose header it must have; None for the data folder's own.
     notebook: run it as a notebook, once and whole, and take the models that it writes. With an entry point that
@@ -77,6 +80,7 @@ class RunRequest:
     original: Path | None = None
     notebook: NotebookRun | None = None
     map_cuda: bool = False
+    mixes_seeds: bool = False
     wall_time_s: float | None = None
 
 

@@ -51,6 +51,7 @@ class ExitFacts:
     oom_kills: int = 0
     refused_forks: int = 0
     problem: WeightsProblem | None = None
+    is_wrong_return: bool = False
     claim: dict[str, Any] | None = None
     host_error: str = ""
 
@@ -120,7 +121,6 @@ _CLAIMABLE = frozenset(
         "too-few-checkpoints",
         "too-many-checkpoints",
         "unreadable-checkpoint",
-        "wrong-return",
         "no-model",
         "skipped-name",
         "model-after-skip",
@@ -159,7 +159,7 @@ def judge(facts: ExitFacts, context: Context) -> Verdict:
     if facts.kill_reason is KillReason.STOPPED:
         return _failed("stopped", context, fault=Blame.STOPPED)
     if facts.frame is FrameState.WEIGHTS and facts.kill_reason is not KillReason.CPU_TIME:
-        return _of_weights(facts.problem, context)  # processor time is measured to the end of the run
+        return _of_weights(facts, context)  # processor time is measured to the end of the run
     if measured := _measured(facts):
         return _failed(measured, context)
     if facts.frame is FrameState.FAULT:
@@ -174,7 +174,10 @@ def _measured(facts: ExitFacts) -> str:
     return "out-of-memory" if facts.oom_kills else ""
 
 
-def _of_weights(problem: WeightsProblem | None, context: Context) -> Verdict:
+def _of_weights(facts: ExitFacts, context: Context) -> Verdict:
+    problem = facts.problem
+    if facts.is_wrong_return and context.open_log:  # on hidden data it is only warned of
+        return _failed("wrong-return", context)
     if problem is None:
         return Verdict(outcome="weights", fault=Blame.NONE)
     error_class = _BY_PROBLEM[problem.kind]

@@ -46,14 +46,13 @@ def _work(request: Mapping[str, Any], preloaded: Preloaded) -> int:
         function=request["function"],
         style=request["style"],
         keywords=tuple(request["keywords"]),
-        run=request["run"],
         seed=request["seed"],
         threads=1,
         device="cpu",
     )
     try:
-        pieces = unlearned_weights(task, preloaded)
-        Path(request["weights"]).write_bytes(b"".join([preloaded.layout.header, *pieces]))
+        unlearned = unlearned_weights(task, preloaded)
+        Path(request["weights"]).write_bytes(b"".join([preloaded.layout.header, *unlearned.pieces]))
     except BaseException as error:
         if not isinstance(error, RunFault):
             traceback.print_exception(error, limit=-60 if isinstance(error, RecursionError) else None)

@@ -55,7 +55,6 @@ class ChildRuns(ChildProcess):
             "function": self._entry.function,
             "style": self._entry.style,
             "keywords": list(self._entry.keywords),
-            "run": index,
             "seed": seed,
             "wall_time_s": self._wall_time_s,
             "weights": str(weights),

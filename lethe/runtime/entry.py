@@ -46,8 +46,9 @@ _PHRASES = (
 class Task:
     """One run: where the participant's code lies, what to call, and the seed.
 
+    The run can read all of it. So it holds neither the run's number nor whether its data is hidden.
     program: how a notebook is run: "saves" until its first model is written, "defines" to the end, whose function is
-    then called. is_sample: on public data, where what is wrong is refused in place of being worked around.
+    then called. mixes_seeds: whether the seeds that such a program sets are mixed with the run's.
     """
 
     submission: Path
@@ -55,12 +56,11 @@ class Task:
     function: str
     style: data_loaders.Style
     keywords: tuple[str, ...]
-    run: int
     seed: int
     threads: int
     device: str
     program: str = ""
-    is_sample: bool = False
+    mixes_seeds: bool = False
 
 
 NOTEBOOK = "notebook.py"  # the entry file that a notebook's cells stand for
@@ -75,6 +75,18 @@ class Preloaded:
     layout: WeightsLayout
 
 
+@dataclass(frozen=True)
+class Unlearned:
+    """The bytes of a run's weights, in the frame's order.
+
+    is_wrong_return: they are the given network's, since the function returned something that is neither None nor a
+    network. Whoever runs it decides whether that counts.
+    """
+
+    pieces: list[memoryview]
+    is_wrong_return: bool = False
+
+
 class RunFault(Exception):
     """The participant's code cannot be used; `error_class` says why."""
 
@@ -84,8 +96,8 @@ class RunFault(Exception):
         self.detail = dict(detail or {})
 
 
-def unlearned_weights(task: Task, preloaded: Preloaded) -> list[memoryview]:
-    """Call the participant's function on the original model and return its weights' bytes in the frame's order."""
+def unlearned_weights(task: Task, preloaded: Preloaded) -> Unlearned:
+    """Call the participant's function on the original model and return its weights."""
     seed_everything(task.seed)
     earlier_torch.install()
     torch.set_num_threads(task.threads)
@@ -94,8 +106,8 @@ def unlearned_weights(task: Task, preloaded: Preloaded) -> list[memoryview]:
     return weights_of_call(function, task, preloaded, cells)
 
 
-def weights_of_call(found: Callable[..., Any], task: Task, preloaded: Preloaded, cells: Cells) -> list[memoryview]:
-    """Call what the participant's code defines, and return the weights' bytes in the frame's order."""
+def weights_of_call(found: Callable[..., Any], task: Task, preloaded: Preloaded, cells: Cells) -> Unlearned:
+    """Call what the participant's code defines, and return the weights."""
     net = preloaded.network
     seed_everything(task.seed)  # a seed that the file sets is for what the file draws, not for every run
     data = data_loaders.make_loaders(preloaded.data, style=task.style)
@@ -112,13 +124,12 @@ def weights_of_call(found: Callable[..., Any], task: Task, preloaded: Preloaded,
         returned = function(net, data.retain, data.forget, data.validation, **keywords)
     except NameError as error:
         raise cells.explained(error) from error
-    if returned is not None and not isinstance(returned, nn.Module):
+    is_wrong = returned is not None and not isinstance(returned, nn.Module)
+    if is_wrong:
         kind = type(returned).__name__
         print(f"{WARNING} {task.function} returned a {kind}; only None or a network count, so `net` is taken.")
-        if task.is_sample:
-            raise RunFault("wrong-return")
     state = _state_of(returned if isinstance(returned, nn.Module) else net, preloaded.layout)
-    return [tensor_bytes(state, slot) for slot in _checked_slots(state, preloaded.layout)]
+    return Unlearned([tensor_bytes(state, slot) for slot in _checked_slots(state, preloaded.layout)], is_wrong)
 
 
 def _state_of(model: nn.Module, layout: WeightsLayout) -> Mapping[str, Any]:

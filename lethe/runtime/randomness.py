@@ -1,8 +1,9 @@
-"""Makes every source of a program's randomness depend on the run: seeds are mixed with the run's number.
+"""Makes every source of a program's randomness depend on the run: seeds are mixed with the run's.
 
 The seeds that the program sets itself, and those that it leaves to chance, differ from run to run and are the same
-whenever a run is repeated. Run 0 keeps the program's own seeds. A Python process that the program starts finds the run
-in its environment; torch and numpy are imported late, since many such processes need neither.
+whenever a run is repeated. A run has no number here: a seed mixed with one would give the number away. A Python process
+that the program starts finds the run's seed in its environment; torch and numpy are imported late, since many such
+processes need neither.
 """
 
 import hashlib
@@ -14,18 +15,20 @@ from typing import Any, Self
 
 SEED_BITS = 32  # what every generator takes
 PINNED = 20_231_130  # any number
-VARIABLE = "RANDOMNESS_OF_RUN"  # the run, its seed, and "pinned" once it is, for the processes that a program starts
+VARIABLE = "RANDOMNESS_OF_RUN"  # the run's seed, "mixes" and "pinned", for the processes that a program starts
 
 
 class Randomness:
     """The randomness of one run. `install` lets torch, numpy and random ask it for each seed.
 
-    seed: of what the program leaves to chance. After `pin`, every generator, and every seed set from then on, has one
-    fixed value, so that two stretches of a program can be compared; only `can_pin` keeps the generators for it.
+    seed: the run's. mixes: whether seeds that the program sets are mixed with it; else it decides only what is left to
+    chance. After `pin`, every generator, and every seed set from then on, has one fixed value, so that two stretches of
+    a program can be compared; only `can_pin` keeps the generators for it.
     """
 
-    def __init__(self, *, run: int, seed: int, can_pin: bool = False, is_pinned: bool = False) -> None:
-        self._run, self._seed, self._can_pin = run, seed, can_pin
+    def __init__(self, *, seed: int, mixes: bool, can_pin: bool = False, is_pinned: bool = False) -> None:
+        self._seed, self._mixes, self._can_pin = seed, mixes, can_pin
+        self._chance = seed
         self._left_to_chance = 0
         self._is_pinned = is_pinned
         self._reseed: list[Callable[[], object]] = []  # of each generator that the program made
@@ -36,8 +39,10 @@ class Randomness:
 
         said: what its environment holds under VARIABLE. started_as: what tells it from the run's other processes.
         """
-        run, seed, *pinned = said.split()
-        return cls(run=int(run), seed=_hashed(int(seed), started_as), is_pinned=bool(pinned))
+        seed, *said_too = said.split()
+        child = cls(seed=int(seed), mixes="mixes" in said_too, is_pinned="pinned" in said_too)
+        child._chance = _hashed(int(seed), started_as)
+        return child
 
     def mixed(self, seed: Any) -> Any:
         """Return the seed to use in place of the program's own; None is left to chance."""
@@ -45,8 +50,8 @@ class Randomness:
             return PINNED
         if seed is None:
             self._left_to_chance += 1
-            return _hashed(self._seed, self._left_to_chance)
-        return seed if self._run == 0 else _hashed(seed, self._run)
+            return _hashed(self._chance, self._left_to_chance)
+        return _hashed(seed, self._seed) if self._mixes else seed
 
     def pin(self) -> None:
         """Give every generator of the process the same state, whatever it was, and every later seed the same value."""
@@ -66,7 +71,8 @@ class Randomness:
         self.install_torch()
 
     def _tell_children(self) -> None:
-        os.environ[VARIABLE] = f"{self._run} {self._seed}{' pinned' if self._is_pinned else ''}"
+        said = (str(self._seed), "mixes" * self._mixes, "pinned" * self._is_pinned)
+        os.environ[VARIABLE] = " ".join(filter(None, said))
 
     def _keep(self, reseed: Callable[[], object]) -> None:
         if self._can_pin and not self._is_pinned:
@@ -95,7 +101,7 @@ class Randomness:
             if isinstance(seed, numpy.Generator | numpy.BitGenerator):
                 return default_rng(seed)
             own = (seed.entropy, seed.spawn_key) if isinstance(seed, numpy.SeedSequence) else seed
-            changes = own is None or self._run != 0 or self._is_pinned
+            changes = own is None or self._mixes or self._is_pinned
             generator = default_rng(self.mixed(own) if changes else seed)
             self._keep(lambda: setattr(generator.bit_generator, "state", default_rng(PINNED).bit_generator.state))
             return generator

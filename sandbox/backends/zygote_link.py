@@ -5,6 +5,7 @@ import contextlib
 import fcntl
 import json
 import os
+import secrets
 import select
 import signal
 import socket
@@ -58,7 +59,7 @@ class ZygoteLink:
         """Let the template fork a zygote and wait until that has read its data; takes the template over."""
         self._template = template
         self._process: ProcessHandle | None = None
-        self._token = 0
+        self._token = ""
         self._is_open = True
         self._diagnostics = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the zygote lives
         self._control, guest_end = control_pair()
@@ -85,7 +86,7 @@ class ZygoteLink:
 
     def fork(self, message: dict[str, Any]) -> RunPipes:
         """Ask for one run; it waits at its gate until `pass_gate`."""
-        self._token += 1
+        self._token = secrets.token_hex(8)
         frame_read, frame_write = os.pipe()
         log_read, log_write = os.pipe()
         gate, guest_gate = control_pair()

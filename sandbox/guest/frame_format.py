@@ -1,6 +1,7 @@
 """The bytes that leave a run: one frame of weights, or one small fault. Standard library only.
 
-A weights frame is WEIGHTS_TAG followed by exactly one safetensors file; a fault is FAULT_TAG, a
+A weights frame is WEIGHTS_TAG (or WRONG_RETURN_TAG, where the function returned something that cannot count and the
+weights are those of the network it was given), followed by exactly one safetensors file; a fault is FAULT_TAG, a
 two-byte length and that many bytes of JSON. The reader knows the length of the first beforehand
 and caps that of the second, so neither can make it wait for, or hold, more than it expects.
 """
@@ -10,10 +11,16 @@ import struct
 from typing import Any
 
 WEIGHTS_TAG = b"LWF1"
+WRONG_RETURN_TAG = b"LWR1"
 FAULT_TAG = b"LFF1"
 TAG_BYTES = 4
 MAX_FAULT_BYTES = 4096
 FAULT_LENGTH = struct.Struct("<H")
+
+
+def weights_tag(*, is_wrong_return: bool) -> bytes:
+    """Return what stands before the weights."""
+    return WRONG_RETURN_TAG if is_wrong_return else WEIGHTS_TAG
 
 
 def encode_fault(fault: dict[str, Any]) -> bytes:

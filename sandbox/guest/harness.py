@@ -4,8 +4,8 @@ import os
 import sys
 import traceback
 
-from lethe.runtime.entry import Preloaded, RunFault, Task, describe, unlearned_weights
-from sandbox.guest.frame_format import WEIGHTS_TAG, encode_fault
+from lethe.runtime.entry import Preloaded, RunFault, Task, Unlearned, describe, unlearned_weights
+from sandbox.guest.frame_format import encode_fault, weights_tag
 
 RECURSION_FRAMES = -60  # of a recursion that does not end: all of them could be more than a log may hold
 
@@ -13,15 +13,20 @@ RECURSION_FRAMES = -60  # of a recursion that does not end: all of them could be
 def run_task(task: Task, preloaded: Preloaded, frame_fd: int) -> bool:
     """Run the task; write one frame of weights or one fault to `frame_fd`. Returns whether it was weights."""
     try:
-        pieces = unlearned_weights(task, preloaded)
+        unlearned = unlearned_weights(task, preloaded)
     except BaseException as error:
         report_fault(error, task, frame_fd)
         return False
-    flush_output()
-    write_all(frame_fd, WEIGHTS_TAG + preloaded.layout.header)
-    for piece in pieces:
-        write_all(frame_fd, piece)
+    write_frame(unlearned, preloaded, frame_fd)
     return True
+
+
+def write_frame(unlearned: Unlearned, preloaded: Preloaded, frame_fd: int) -> None:
+    """Write the run's weights; nothing that it prints afterwards belongs to it."""
+    flush_output()
+    write_all(frame_fd, weights_tag(is_wrong_return=unlearned.is_wrong_return) + preloaded.layout.header)
+    for piece in unlearned.pieces:
+        write_all(frame_fd, piece)
 
 
 def report_fault(error: BaseException, task: Task, frame_fd: int) -> None:

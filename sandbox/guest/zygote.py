@@ -10,7 +10,6 @@ the request, forks the run, waits for its end and tells of it.
 import base64
 import copy
 import gc
-import itertools
 import json
 import os
 import signal
@@ -60,12 +59,10 @@ def serve(control: socket.socket, config: Mapping[str, Any]) -> None:
     if config["isolate"]:
         isolate.mark_all_pages()
     send(control, {"event": "ready", "anonymous_kib": _anonymous_kib(), "torch": torch.__version__})
-    for token in itertools.count(1):
-        if not control.recv(1, socket.MSG_PEEK):
-            return
+    while control.recv(1, socket.MSG_PEEK):
         keeper = os.fork()
         if keeper == 0:
-            _keep(token, config, preloaded, control)
+            _keep(config, preloaded, control)
         if os.waitpid(keeper, 0)[1] != 0:
             sys.exit("a run's keeper ended before the run")
 
@@ -95,10 +92,10 @@ def start_from(preloaded: Preloaded, original: Path) -> Preloaded:
     return replace(preloaded, data=replace(preloaded.data, original_state=state))
 
 
-def _keep(token: int, config: Mapping[str, Any], preloaded: Preloaded, control: socket.socket) -> NoReturn:
+def _keep(config: Mapping[str, Any], preloaded: Preloaded, control: socket.socket) -> NoReturn:
     """Read one request, fork its run, wait until that and all it started are gone, and say how it ended.
 
-    token: the request's number, by which the host knows the answer.
+    The host knows the answer by the request's token, which is random: a number would tell the run how many went before.
     """
     fds: list[int] = []
     try:
@@ -113,7 +110,7 @@ def _keep(token: int, config: Mapping[str, Any], preloaded: Preloaded, control: 
             _run(request, fds, config, preloaded)
         for fd in fds:
             os.close(fd)
-        send(control, {"event": "exited", "token": token, **_get_end(run)})
+        send(control, {"event": "exited", "token": request["token"], **_get_end(run)})
         os._exit(0)
     except BaseException as error:
         _tell_host(error, fds)
@@ -157,8 +154,8 @@ def _run(request: Any, fds: list[int], config: Any, preloaded: Preloaded) -> Non
     policy = config["policy"]
     submission, original = Path(isolate.SUBMISSION), Path(config["data"]) / ORIGINAL_MODEL
     if config["isolate"]:
-        isolate.limit_resources(policy, own_process_count=True)
         isolate.build_view(request, data=config["data"], stage=config["stage"], policy=policy)
+        isolate.limit_resources(policy, own_process_count=True)
     else:
         isolate.limit_resources(policy, own_process_count=False)
         submission, original = (Path(config["stage"]) / request[name] for name in ("code", "original"))
@@ -204,12 +201,11 @@ def run_all(request: Any, policy: Any, preloaded: Preloaded, submission: Path) -
         function=request["function"],
         style=request["style"],
         keywords=tuple(request["keywords"]),
-        run=request["run"],
         seed=request["seed"],
         threads=policy["threads"],
         device=policy["device"],
         program=request["program"],
-        is_sample=request["is_sample"],
+        mixes_seeds=request["mixes_seeds"],
     )
     if builders.is_source(preloaded.data.network):
         try:
@@ -248,8 +244,7 @@ def _run_shard(task: Task, preloaded: Preloaded) -> bool:
         message = os.read(GATE_FD, 4096)
         if not message:
             return True
-        wanted = json.loads(message)
-        task = replace(task, run=wanted["run"], seed=wanted["seed"])
+        task = replace(task, seed=json.loads(message)["seed"])
     return False
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from lethe.competition.file import RunRules
 from lethe.competition.run_limits import RetrainingCost
 from server.competitions.stored_file import stored_file
-from server.evaluations.seeds import SAMPLE, run_seed
+from server.evaluations.seeds import run_seed, sample_data
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, Shard, ShardKind
 from server.models.submission import Fault, Submission
@@ -96,7 +96,7 @@ def claimed_shard(
 ) -> ClaimedShard:
     """Return what a worker gets to know of a shard. Of the competition's file that is never the seed of its splits."""
     config = stored_file(competition)
-    data = SAMPLE if shard.kind == ShardKind.SMOKE.value else split.visibility
+    data = sample_data(submission.id) if shard.kind == ShardKind.SMOKE.value else split.visibility
     return ClaimedShard(
         shard_id=shard.id,
         attempt=shard.attempt,

@@ -12,7 +12,14 @@ from safetensors.torch import save
 
 from lethe.runtime.weights_layout import BadLayout, WeightsLayout, read_layout
 from sandbox.frame_reader import FrameReader, FrameState, find_problem, half_precision_overflows
-from sandbox.guest.frame_format import FAULT_TAG, MAX_FAULT_BYTES, TAG_BYTES, WEIGHTS_TAG, encode_fault
+from sandbox.guest.frame_format import (
+    FAULT_TAG,
+    MAX_FAULT_BYTES,
+    TAG_BYTES,
+    WEIGHTS_TAG,
+    WRONG_RETURN_TAG,
+    encode_fault,
+)
 
 ORIGINAL = save({"weight": torch.ones(2, 3), "bias": torch.zeros(3), "steps": torch.tensor(4)})
 LAYOUT = read_layout(ORIGINAL)
@@ -33,6 +40,12 @@ def test_frame_is_the_same_in_pieces_of_any_size(sizes: list[int]) -> None:
     assert reader.weights() == ORIGINAL
 
 
+def test_weights_after_a_wrong_return_are_read_and_marked() -> None:
+    readers = [read_in_pieces(tag + ORIGINAL, [3, 7]) for tag in (WEIGHTS_TAG, WRONG_RETURN_TAG)]
+    assert [reader.weights() for reader in readers] == [ORIGINAL, ORIGINAL]
+    assert [reader.is_wrong_return for reader in readers] == [False, True]
+
+
 @given(st.binary(max_size=20_000), st.lists(st.integers(1, 500), max_size=20))
 def test_any_bytes_end_in_a_state_within_a_frames_memory(content: bytes, sizes: list[int]) -> None:
     reader = read_in_pieces(content, sizes)
@@ -42,7 +55,7 @@ def test_any_bytes_end_in_a_state_within_a_frames_memory(content: bytes, sizes: 
         assert isinstance(reader.fault(), dict)
 
 
-@given(st.sampled_from([WEIGHTS_TAG, FAULT_TAG]), st.binary(max_size=5000))
+@given(st.sampled_from([WEIGHTS_TAG, WRONG_RETURN_TAG, FAULT_TAG]), st.binary(max_size=5000))
 def test_bytes_behind_a_right_tag_never_raise(tag: bytes, content: bytes) -> None:
     reader = read_in_pieces(tag + content, [])
     assert reader.state is not FrameState.WEIGHTS or content.startswith(LAYOUT.header)

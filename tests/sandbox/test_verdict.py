@@ -56,6 +56,13 @@ def test_whole_weights_count_however_the_process_ended() -> None:
     assert judge(ExitFacts(frame=FrameState.WEIGHTS, signal=9), CONTEXT).outcome == "weights"
 
 
+def test_a_wrong_return_counts_on_hidden_data_and_is_refused_on_the_sample() -> None:
+    facts = ExitFacts(frame=FrameState.WEIGHTS, is_wrong_return=True)
+    assert judge(facts, CONTEXT).outcome == "weights"
+    verdict = judge(facts, replace(CONTEXT, open_log=True))
+    assert (verdict.error_class, verdict.fault) == ("wrong-return", Blame.PARTICIPANT)
+
+
 def test_weights_sent_beyond_the_processor_time_do_not_count() -> None:
     facts = ExitFacts(frame=FrameState.WEIGHTS, kill_reason=KillReason.CPU_TIME)
     assert judge(facts, CONTEXT).error_class == "time-limit"

@@ -36,6 +36,7 @@ class SandboxMethodRuns:
             seed=seed,
             kind="sample",  # the organiser runs it for themselves: nothing that it says has to be kept from them
             original=original,
+            mixes_seeds=True,
         )
         result = self.sandbox.run(request)
         found = result.verdict

@@ -45,6 +45,7 @@ def check_file(path: Path, kit: Kit, *, runs: int, backend: str, on_run: OnRun) 
                 entry_point=entry_point(package.entry_point.as_data(), sent_as=path.name),
                 kind="sample",
                 map_cuda=kit.submissions.cuda == "map-to-cpu",
+                mixes_seeds=True,
             )
             run = _run_notebook if package.entry_point.mode == "notebook" else _run_function
             run(checked, sandbox, request, kit, runs=runs, on_run=on_run)

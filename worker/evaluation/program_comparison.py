@@ -54,7 +54,7 @@ def compare_program(
         times_s.append(time.monotonic())
         models[slot] = weights
 
-    longer = replace(request, notebook=NotebookRun(MODELS, take), wall_time_s=4 * run_limit_s + setup_s)
+    longer = replace(request, original=None, notebook=NotebookRun(MODELS, take), wall_time_s=4 * run_limit_s + setup_s)
     result = run(longer)
     found = ProgramComparison()
     if result.verdict.fault in {Blame.HOST, Blame.STOPPED} or result.verdict.error_class in REFUSED:
@@ -81,8 +81,8 @@ def equal_models(first: bytes, second: bytes, *, tolerance: float = TOLERANCE) -
 
 def _in_words(first: RunResult, times_s: list[float], *, run_limit_s: float) -> str:
     text = (
-        "[lethe] Each run runs this notebook until its first model, with its seeds mixed with the run's number; run 0 "
-        f"keeps them. A run took {first.wall_time_s:.1f} s of {run_limit_s:g} s"
+        "[lethe] Each run runs this notebook until its first model, with its seeds mixed with the run's. "
+        f"A run took {first.wall_time_s:.1f} s of {run_limit_s:g} s"
     )
     if len(times_s) <= SECOND + 1:
         return f"{text}."

@@ -9,6 +9,7 @@ from pathlib import Path
 from lethe.evaluation.manifest import Manifest, require_whole
 from lethe.evaluation.original_models import find_place, read_original
 from lethe.metrics.scoring.protocols import EvaluationSetup, SetupPlan
+from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from server.evaluations.claimed_shard import ClaimedShard
 from server.models.evaluation import ShardKind
 from worker.context import RunningContext
@@ -18,24 +19,31 @@ from worker.context import RunningContext
 def own_original(context: RunningContext, shard: ClaimedShard, split_dir: Path, *, run: int) -> Iterator[Path | None]:
     """Yield a file in the stage folder with the run's own original model, removed afterwards.
 
-    None where all runs start from the one that the sandbox has: in setup reuse-n-1, and on the public sample.
-    Raises SplitNotPrepared or DamagedSplit.
+    None where all runs start from the one that the sandbox has: in setup reuse-n-1. A smoke run gets the sample's own,
+    in the same way as runs on hidden data. Raises SplitNotPrepared or DamagedSplit.
     """
     setup = EvaluationSetup(shard.competition.scoring.setup)
-    if setup is EvaluationSetup.REUSE_N_1 or shard.kind is ShardKind.SMOKE:
+    if setup is EvaluationSetup.REUSE_N_1:
         yield None
         return
-    index = SetupPlan(setup, n_models=shard.competition.n_models).original_of_run(run)
-    name, position = find_place(_manifest(split_dir, shard.manifest_sha256), index)
-    context.artefacts.split_file(shard, name)
-    _check(split_dir, shard.manifest_sha256, name)
     path = context.stage_dir / f"{secrets.token_hex(8)}.safetensors"
     try:
-        path.write_bytes(read_original(split_dir, name, position))
+        path.write_bytes(_original_of_run(context, shard, split_dir, run=run))
         path.chmod(0o444)
         yield path
     finally:
         path.unlink(missing_ok=True)
+
+
+def _original_of_run(context: RunningContext, shard: ClaimedShard, split_dir: Path, *, run: int) -> bytes:
+    if shard.kind is ShardKind.SMOKE:
+        return (split_dir / "sample" / ORIGINAL_MODEL).read_bytes()
+    setup = EvaluationSetup(shard.competition.scoring.setup)
+    index = SetupPlan(setup, n_models=shard.competition.n_models).original_of_run(run)
+    name, position = find_place(_manifest(split_dir, shard.manifest_sha256), index)
+    context.artefacts.split_file(shard, name)
+    _check(split_dir, shard.manifest_sha256, name)
+    return read_original(split_dir, name, position)
 
 
 @lru_cache(maxsize=8)

@@ -152,6 +152,7 @@ def _request(shard: ClaimedShard, code_dir: Path, *, run: int, seed: int, origin
         kind="sample" if shard.kind is ShardKind.SMOKE else "hidden",
         map_cuda=shard.competition.submissions.cuda == "map-to-cpu",
         original=original,
+        mixes_seeds=True,
     )
 
 

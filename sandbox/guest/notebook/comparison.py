@@ -87,7 +87,7 @@ class Program:
 
     def chance(self) -> Randomness:
         """Return the randomness of the run, which can be pinned."""
-        return Randomness(run=self.task.run, seed=self.task.seed, can_pin=True)
+        return Randomness(seed=self.task.seed, mixes=self.task.mixes_seeds, can_pin=True)
 
     def send(self, slot: int, pieces: Pieces) -> None:
         """Send a model."""

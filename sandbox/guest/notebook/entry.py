@@ -12,6 +12,7 @@ from lethe.runtime.entry import (
     Preloaded,
     RunFault,
     Task,
+    Unlearned,
     cell_files,
     notebook_namespace,
     seed_everything,
@@ -21,8 +22,7 @@ from lethe.runtime.notebook_cells import Cells, Change
 from lethe.runtime.notebook_shell import report
 from lethe.runtime.randomness import Randomness
 from sandbox.guest import kaggle_cuda
-from sandbox.guest.frame_format import WEIGHTS_TAG
-from sandbox.guest.harness import flush_output, report_fault, write_all
+from sandbox.guest.harness import flush_output, report_fault, write_frame
 from sandbox.guest.notebook.file_watch import Watch, hook_torch
 from sandbox.guest.notebook.files import CheckpointTaker, free_room
 from sandbox.guest.notebook.first_model import FirstModel, Pieces, counting_names
@@ -70,8 +70,7 @@ def run_program(
     def send(_path: Path, pieces: Pieces) -> NoReturn:
         if cells.skipped:
             end_with_fault(RunFault("model-after-skip", detail=cells.skipped[0].as_detail()), task, frame_fd)
-        flush_output()
-        write_frame(preloaded, frame_fd, pieces)
+        write_frame(Unlearned(pieces), preloaded, frame_fd)
         os._exit(0)  # nothing of what is left to do belongs to this run
 
     taker = FirstModel(
@@ -83,16 +82,15 @@ def run_program(
         tell=report_plainly,
     )
     try:
-        chance = Randomness(run=task.run, seed=task.seed)
+        chance = Randomness(seed=task.seed, mixes=task.mixes_seeds)
         run_cells(task, preloaded, Watch(taker), cells, chance, map_cuda=map_cuda, has_own_original=has_own_original)
         function = cells.namespace.get(task.function)
         taker.at_the_end(has_function=callable(function) or task.function in cells.missing)
-        pieces = weights_of_call(cells.function(task.function, RunFault("no-model")), task, preloaded, cells)
+        unlearned = weights_of_call(cells.function(task.function, RunFault("no-model")), task, preloaded, cells)
     except BaseException as error:
         report_fault(error, task, frame_fd)
         return False
-    flush_output()
-    write_frame(preloaded, frame_fd, pieces)
+    write_frame(unlearned, preloaded, frame_fd)
     return True
 
 
@@ -154,13 +152,6 @@ class prepared:  # noqa: N801 - used as a context
 
     def __exit__(self, *_error: Any) -> None:
         self._watch.end()
-
-
-def write_frame(preloaded: Preloaded, frame_fd: int, pieces: Pieces) -> None:
-    """Send one model, which is the run's."""
-    write_all(frame_fd, WEIGHTS_TAG + preloaded.layout.header)
-    for piece in pieces:
-        write_all(frame_fd, piece)
 
 
 def end_with_fault(fault: RunFault, task: Task, frame_fd: int) -> NoReturn:

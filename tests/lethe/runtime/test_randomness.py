@@ -1,4 +1,4 @@
-"""Seeds depend on the run, except in run 0; each case in a process of its own, because modules are changed."""
+"""Seeds depend on the run's own, if they are mixed; each case in a process of its own, because modules are changed."""
 
 import json
 import subprocess
@@ -13,10 +13,10 @@ import json, os, random, sys
 import numpy as np, torch
 from lethe.runtime.randomness import Randomness
 
-def draw(run, seed, pin):
+def draw(mixes, seed, pin):
     torch.manual_seed(seed); np.random.seed(seed); random.seed(seed)
-    chance = Randomness(run=run, seed=seed, can_pin=pin)
-    if run >= 0:
+    chance = Randomness(seed=seed, mixes=mixes == 1, can_pin=pin)
+    if mixes >= 0:
         chance.install()
     made = np.random.default_rng(5), torch.Generator().manual_seed(6), np.random.RandomState(7), random.Random(8)
     if pin:
@@ -29,7 +29,7 @@ def draw(run, seed, pin):
     random.seed("text"); found["random"] = random.random()
     np.random.seed(3); found["numpy"] = np.random.rand()
     torch.manual_seed(4); found["torch"] = torch.rand(1).item()
-    found["chance"] = np.random.default_rng().random() if run >= 0 else 0
+    found["chance"] = np.random.default_rng().random() if mixes >= 0 else 0
     assert isinstance(torch.default_generator, torch.Generator)
     assert isinstance(np.random.mtrand._rand, np.random.RandomState)
     assert torch.utils.data.random_split(range(4), [2, 2], generator=made[1])
@@ -41,13 +41,14 @@ for case in json.loads(sys.argv[1]):
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0, case
 """
-# run (-1: without any of this), seed, whether to pin
+# whether seeds are mixed (-1: without any of this), the run's seed, whether to pin
 CASES = [
     (-1, 1, False),
     (0, 1, False),
     (1, 1, False),
+    (0, 2, False),
     (1, 2, False),
-    *((r, s, True) for r in (0, 1) for s in (1, 3, 4)),
+    *((mixes, seed, True) for mixes in (0, 1) for seed in (1, 3, 4)),
 ]
 
 
@@ -59,23 +60,26 @@ def all_draws(attempt: int = 0) -> dict[tuple[int, int, bool], dict[str, float]]
     return dict(zip(CASES, map(json.loads, lines), strict=True))
 
 
-def draws(run: int, *, seed: int = 1, pin: bool = False) -> dict[str, float]:
-    return all_draws()[run, seed, pin]
+def draws(mixes: int, *, seed: int = 1, pin: bool = False) -> dict[str, float]:
+    return all_draws()[mixes, seed, pin]
 
 
-def test_run_0_draws_what_the_program_would_draw_by_itself() -> None:
-    plain, first = draws(-1), draws(0)
+def test_unmixed_seeds_draw_what_the_program_would_draw_by_itself() -> None:
+    plain, first, other = draws(-1), draws(0), draws(0, seed=2)
     assert plain | {"chance": first["chance"]} == first
+    assert plain | {name: other[name] for name in ("chance", "first")} == other
+    assert first["chance"] != other["chance"]
 
 
-def test_another_run_draws_something_else_each_time_the_same() -> None:
-    first, second = draws(0), draws(1)
-    assert all_draws(attempt=1)[1, 1, False] == second
-    assert {name for name in first if first[name] == second[name]} == {"first", "chance"}  # of the run's own seed
-    assert draws(1, seed=2)["chance"] != second["chance"]
+def test_mixed_seeds_draw_something_else_in_each_run() -> None:
+    plain, first, second = draws(0), draws(1), draws(1, seed=2)
+    assert all_draws(attempt=1)[1, 1, False] == first
+    for one, other in ((plain, first), (first, second)):
+        equal = {name for name in one if one[name] == other[name]}
+        assert equal <= {"first", "chance"}  # drawn from what was seeded before; left to chance
 
 
-@pytest.mark.parametrize("run", [0, 1])
-def test_pinned_generators_draw_the_same_whatever_was_drawn_before(run: int) -> None:
-    assert draws(run, pin=True, seed=3) == draws(run, pin=True, seed=4)
-    assert draws(run, pin=True) == draws(1 - run, pin=True)
+@pytest.mark.parametrize("mixes", [0, 1])
+def test_pinned_generators_draw_the_same_whatever_was_drawn_before(mixes: int) -> None:
+    assert draws(mixes, pin=True, seed=3) == draws(mixes, pin=True, seed=4)
+    assert draws(mixes, pin=True) == draws(1 - mixes, pin=True)

@@ -73,8 +73,8 @@ class Notebooks:
     def program(
         self,
         *cells: str,
-        run: int = 0,
         seed: int = 7,
+        mixes: bool = False,
         program: Literal["saves", "defines"] = "saves",
         style: Literal["dict", "tuple"] = "dict",
         compare: bool = False,
@@ -86,8 +86,8 @@ class Notebooks:
         request = RunRequest(
             code_dir=self._staged(HEADER, *cells),
             entry_point=EntryPoint(file="notebook.py", program=program, style=style),
-            run=run,
             seed=seed,
+            mixes_seeds=mixes,
             kind=kind,
             notebook=NotebookRun(3, models.__setitem__) if compare else None,
             original=original,

@@ -34,14 +34,21 @@ def test_no_exception_handler_can_go_on_after_the_first_model(notebooks: Noteboo
     assert "went on" not in ended.log
 
 
-def test_the_programs_own_seeds_are_mixed_with_the_run(notebooks: Notebooks) -> None:
+UNMIXED, MIXED = ((1, False), (2, False)), ((1, True), (1, True), (2, True))  # the run's seed, whether it is mixed in
+
+
+def test_the_programs_own_seeds_are_mixed_with_the_runs(notebooks: Notebooks) -> None:
     seeded = "torch.manual_seed(1)" + LOOP
-    first, again, second = (notebooks.program(seeded, run=run, seed=s) for run, s in ((0, 1), (0, 2), (1, 1)))
-    assert first.result.weights == again.result.weights != second.result.weights
+    plain, other = (notebooks.program(seeded, seed=s, mixes=mixes).result.weights for s, mixes in UNMIXED)
+    first, again, second = (notebooks.program(seeded, seed=s, mixes=mixes).result.weights for s, mixes in MIXED)
+    assert plain is not None
+    assert plain == other
+    assert first == again
+    assert len({plain, first, second}) == 3
 
 
 def test_without_a_seed_of_its_own_a_program_draws_by_the_runs(notebooks: Notebooks) -> None:
-    first, again, second = (notebooks.program(LOOP, run=1, seed=seed).result.weights for seed in (1, 1, 2))
+    first, again, second = (notebooks.program(LOOP, seed=seed).result.weights for seed in (1, 1, 2))
     assert first == again != second
 
 
@@ -50,9 +57,12 @@ CHILD_LOOP = "for i in range(3):\n    !python script.py $i"
 
 def test_the_seeds_of_python_children_are_mixed_with_the_run(notebooks: Notebooks, split: Path) -> None:
     cells = (SCRIPT.format(seeds=SEEDS), CHILD_LOOP)
-    first, again, second = (notebooks.program(*cells, run=run, seed=s) for run, s in ((0, 1), (0, 2), (1, 1)))
+    first, again = (notebooks.program(*cells, seed=s, mixes=mixes) for s, mixes in UNMIXED)
     assert first.result.weights is not None, first.log
-    assert first.result.weights == again.result.weights != second.result.weights
+    mixed = [notebooks.program(*cells, seed=s, mixes=mixes).result.weights for s, mixes in MIXED]
+    assert first.result.weights == again.result.weights
+    assert mixed[0] == mixed[1]
+    assert len({first.result.weights, *mixed}) == 3
     drawn = torch.randn(10, generator=torch.Generator().manual_seed(1)) + random.Random(2).random()
     expected = drawn + np.random.RandomState(3).rand()
     assert bias(first.result.weights, split) == pytest.approx(expected.tolist(), abs=1e-6)
@@ -60,7 +70,7 @@ def test_the_seeds_of_python_children_are_mixed_with_the_run(notebooks: Notebook
 
 def test_python_children_without_seeds_draw_by_the_runs(notebooks: Notebooks) -> None:
     cells = (SCRIPT.format(seeds=""), CHILD_LOOP)
-    first, again, second = (notebooks.program(*cells, run=1, seed=seed).result.weights for seed in (1, 1, 2))
+    first, again, second = (notebooks.program(*cells, seed=seed).result.weights for seed in (1, 1, 2))
     assert first is not None
     assert first == again != second
 
@@ -221,6 +231,7 @@ def test_a_model_after_a_skipped_statement_is_refused(notebooks: Notebooks) -> N
 def test_a_returned_value_that_is_not_understood_is_refused_on_the_sample(notebooks: Notebooks, returned: str) -> None:
     cell = f"def unlearning(net, r, f, v):\n    return {returned}"
     assert notebooks.program(cell, program="defines").error_class == "wrong-return"
+    assert notebooks.program(cell, program="defines", kind="hidden").result.weights is not None
 
 
 def test_matplotlib_and_ipython_are_there(notebooks: Notebooks) -> None:

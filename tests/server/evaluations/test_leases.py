@@ -77,6 +77,14 @@ def test_smoke_run_has_no_seed_of_a_run_on_hidden_data(
     assert not seeds & set(smoke.seeds)
 
 
+def test_smoke_runs_of_two_submissions_have_different_seeds(
+    database: Database, competition: Competition, sent: list[str]
+) -> None:
+    for team in ("a", "b"):
+        add_submission(database, competition, team, smoke=True)
+    assert claim(database).seeds != claim(database).seeds
+
+
 def test_smoke_goes_before_runs_and_is_followed_by_them(
     database: Database, competition: Competition, sent: list[str]
 ) -> None:

@@ -1,6 +1,6 @@
 """A run's seed is told to participants' code, so a split's seed must be too long to be tried."""
 
-from server.evaluations.seeds import SAMPLE, run_seed
+from server.evaluations.seeds import run_seed, sample_data
 from tests.support.instance import Instance, competition_toml
 
 
@@ -8,11 +8,11 @@ def test_seed_differs_by_competition_split_and_run() -> None:
     seeds = {
         run_seed(slug, visibility, split_seed=split_seed, run=run)
         for slug in "ab"
-        for visibility in ("public", "private", SAMPLE)
+        for visibility in ("public", "private", sample_data("1"), sample_data("2"))
         for split_seed in (2**64, 2**64 + 1)
         for run in range(9)
     }
-    assert len(seeds) == 108
+    assert len(seeds) == 144
 
 
 def test_weak_seed_must_be_allowed_by_the_file(server: Instance) -> None:
