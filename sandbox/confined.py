@@ -26,7 +26,9 @@ import sandbox
 from sandbox.backends import bubblewrap
 from sandbox.cgroups import RunGroup, find_roots, remove_leftovers
 from sandbox.environments import own_environment
+from sandbox.errors import MachineTooBusy
 from sandbox.guest_files import GuestFiles
+from sandbox.host_delay import HostDelay
 from sandbox.pidfd import ProcessHandle
 from sandbox.policy import RunPolicy
 from sandbox.proc_usage import children, tree_usage
@@ -136,10 +138,14 @@ class Confined:
     ) -> Answer:
         """Send a request and return its answer.
 
-        on_wait: called now and then with what it last told of its progress; may raise. Raises ConfinedFailed.
+        wall_time_s: without what the machine takes from it (host_delay.py); where that is as much again, raises
+        MachineTooBusy. on_wait: called now and then with what it last told of its progress; may raise. Raises
+        ConfinedFailed.
         """
-        deadline = time.monotonic() + wall_time_s
-        self._send(values, payloads, deadline)
+        began = time.monotonic()
+        self._asked_at, self._wall_time_s, self._cpu_before_s = began, wall_time_s, self._cpu_time_s()
+        self._delay = HostDelay(self._process.pid, threads=self._spec.threads, began=began)
+        self._send(values, payloads)
         progress: Mapping[str, Any] | None = None
         while True:
             answer = self._take_message()
@@ -149,7 +155,7 @@ class Confined:
                 progress = answer.values
                 continue
             on_wait(progress)
-            self._check_limits(deadline)
+            self._check_limits()
             self._read()
 
     def _start(self, policy: RunPolicy, uid: int | None) -> subprocess.Popen[bytes]:
@@ -207,12 +213,12 @@ class Confined:
             arguments.bind(source, target, writable=True)
         arguments.add("--remount-ro", "/")
 
-    def _send(self, values: Mapping[str, Any], payloads: Sequence[bytes], deadline: float) -> None:
+    def _send(self, values: Mapping[str, Any], payloads: Sequence[bytes]) -> None:
         header = json.dumps({**values, "sizes": [len(payload) for payload in payloads]}).encode()
         for piece in (LENGTH.pack(len(header)) + header, *payloads):
             rest = memoryview(piece)
             while rest:
-                self._check_limits(deadline)
+                self._check_limits()
                 rest = rest[self._write(rest) :]
 
     def _write(self, rest: memoryview) -> int:
@@ -275,19 +281,24 @@ class Confined:
         del self._received[: ends[-1]]
         return Answer(values, payloads)
 
-    def _check_limits(self, deadline: float) -> None:
-        spec, now = self._spec, time.monotonic()
-        if now >= deadline:
-            raise self._failure("it took too long")
+    def _cpu_time_s(self) -> float:
         if self._group is None or not self._group.counts_cpu_time:
-            used = tree_usage(self._process.pid)
-            cpu_time_s, memory_mib = used.cpu_time_s, used.memory_kib / 1024
-        else:
-            cpu_time_s, memory_mib = self._group.cpu_time_s(), 0.0  # the kernel keeps its memory
+            return tree_usage(self._process.pid).cpu_time_s
+        return self._group.cpu_time_s()
+
+    def _check_limits(self) -> None:
+        spec, now = self._spec, time.monotonic()
+        cpu_time_s = self._cpu_time_s()
         if cpu_time_s > spec.cpu_time_s:
             raise self._failure(f"it used more than {spec.cpu_time_s:g} s of processor time")
-        if memory_mib > spec.memory_mib:
+        counts_memory = self._group is not None and self._group.counts_cpu_time  # the kernel keeps its memory
+        if not counts_memory and tree_usage(self._process.pid).memory_kib / 1024 > spec.memory_mib:
             raise self._failure(f"it needs more than {spec.memory_mib} MiB of memory")
+        self._delay.look(now, cpu_time_s=cpu_time_s - self._cpu_before_s, every_s=TICK_S)
+        if self._delay.waited_s > self._wall_time_s:
+            raise MachineTooBusy(f"the machine was too busy: it took {self._delay.waited_s:.0f} s from a process")
+        if now - self._asked_at - self._delay.lost_s >= self._wall_time_s and not self._delay.is_kept_waiting:
+            raise self._failure("it took too long")
         if now - self._looked_at > DISK_EVERY_S:
             self._looked_at = now
             if self._files.written_mib() > spec.disk_mib:

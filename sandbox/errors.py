@@ -17,5 +17,9 @@ class RunWillNotDie(RuntimeError):
     """A killed run is still there: the host's fault, and the sandbox is given up."""
 
 
+class MachineTooBusy(RuntimeError):
+    """The machine took more time from a confined process than that may take: the host's fault."""
+
+
 class NoFreeSlot(BackendUnavailable):
     """Every user slot is in use on this host."""

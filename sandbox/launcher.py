@@ -36,6 +36,11 @@ from sandbox.verdict import Context, ExitFacts, KillReason, judge
 
 __all__ = ["EntryPoint", "Launcher", "RunPolicy", "RunRequest", "RunResult", "Sandbox", "SandboxSpec"]
 
+STARVED = (
+    "the machine was too busy: a run waited for a processor more than twice the {limit_s:g} s of wall time that it may "
+    "take"
+)
+
 
 class Launcher:
     """Starts sandboxes for one specification."""
@@ -206,7 +211,9 @@ class Sandbox:
         ended_by_itself = observed.kill_reason is None and not reader.is_over
         cpu_time_s = max(observed.usage.cpu_time_s, exited["cpu_s"])
         is_over_time = observed.kill_reason is None and cpu_time_s > self._policy_of(request).cpu_allowance_s
+        starved = STARVED.format(limit_s=self._policy_of(request).wall_time_s)
         facts = ExitFacts(
+            host_error=starved if observed.kill_reason is KillReason.STARVED else "",
             frame=reader.state,
             frame_bytes=len(weights) if weights else 0,
             kill_reason=KillReason.CPU_TIME if is_over_time else observed.kill_reason,

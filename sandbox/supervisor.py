@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from sandbox.cgroups import GroupUsage, RunGroup
 from sandbox.frame_reader import FrameReader, FrameState
+from sandbox.host_delay import HostDelay
 from sandbox.pidfd import ProcessHandle
 from sandbox.policy import RunPolicy
 from sandbox.proc_usage import tree_usage
@@ -22,11 +23,12 @@ _READ_BYTES = 1024 * 1024
 _TICK_S = 0.1
 _CLOSED_FRAME_GRACE_S = 0.25
 _IDLE_CPU_SHARE = 0.01  # less than this share of one processor is doing nothing
+_STRETCHED = 2.0  # as much of the limit of wall time may the machine take before the run is repeated elsewhere
 
 
 @dataclass(frozen=True)
 class Observed:
-    """What the watch saw."""
+    """What the watch saw. wall_time_s: by the clock, without what the machine took from the run."""
 
     kill_reason: KillReason | None
     wall_time_s: float
@@ -61,6 +63,7 @@ class RunWatch:
         self._sampled = GroupUsage()
         self._frame_open = self._log_open = True
         self._closed_at: float | None = None
+        self._clock = _Clock(policy, process.pid)
         self._cpu_before_s = 0.0  # what the process used before this run
         self._cpu_before_s = self._sample().cpu_time_s
         os.set_blocking(frame_fd, False)
@@ -71,13 +74,14 @@ class RunWatch:
 
         keeps: a process that has sent whole weights is stopped instead, for its next run.
         """
-        began = time.monotonic()
         reason: KillReason | None = None
         is_kept = False
+        self._clock.begin(time.monotonic())
         try:
-            reason = self._pump(began)
+            reason = self._pump()
             ended = time.monotonic()
             is_kept = keeps and self._reader.state is FrameState.WEIGHTS and not self._process.has_ended()
+            wall_time_s = self._clock.end(ended, self._sample().cpu_time_s)
         finally:
             self._process.send(signal.SIGSTOP if is_kept else signal.SIGKILL)
         if not is_kept:
@@ -87,15 +91,14 @@ class RunWatch:
             reason = KillReason.LOG
         return Observed(
             kill_reason=reason,
-            wall_time_s=ended - began,
+            wall_time_s=wall_time_s,
             log=bytes(self._log[: self._policy.log_kib * 1024]),
             usage=self._measure(),
             is_kept=is_kept,
         )
 
-    def _pump(self, began: float) -> KillReason | None:
+    def _pump(self) -> KillReason | None:
         """Move bytes until something ends the run; None where it ended by itself or sent a complete frame."""
-        clock = _Clock(self._policy, began)
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.fd, selectors.EVENT_READ)
             selector.register(self._frame_fd, selectors.EVENT_READ)
@@ -109,29 +112,25 @@ class RunWatch:
                 if self._reader.is_over:
                     return None
                 now = time.monotonic()
-                if reason := self._exceeded(clock, now):
+                if reason := self._exceeded(now):
                     return reason
 
-    def _exceeded(self, clock: "_Clock", now: float) -> KillReason | None:
+    def _exceeded(self, now: float) -> KillReason | None:
         if self._log_is_full():
             return KillReason.LOG
         is_late = self._closed_at is not None and now - self._closed_at > _CLOSED_FRAME_GRACE_S
         if is_late and not self._process.is_ending():  # on a busy machine an end takes longer than the grace
             return KillReason.CLOSED_FRAME
-        if not clock.is_due(now):
+        if not self._clock.is_due(now):
             return None
         if self._should_stop is not None and self._should_stop():
             return KillReason.STOPPED
-        return self._measured_limit(clock, now)
-
-    def _measured_limit(self, clock: "_Clock", now: float) -> KillReason | None:
         self._sampled = self._sample()
         if self._has_too_much_memory():
             return KillReason.MEMORY
-        reason = clock.exceeded(now, self._sampled.cpu_time_s)
-        if reason is KillReason.IDLE_TIME and tree_usage(self._process.pid).is_runnable:
-            clock.note_activity(now, self._sampled.cpu_time_s)  # it waits for a processor, not for time to pass
-            return None
+        reason = self._clock.exceeded(now, self._sampled.cpu_time_s)
+        if self._clock.is_stopped:
+            self._process.send(signal.SIGCONT)  # whoever stopped it: it would only wait for its end
         return reason
 
     def _take(self, fd: int) -> bool:
@@ -191,36 +190,49 @@ class RunWatch:
 
 
 class _Clock:
-    """The run's wall, idle and processor time, with the host's own delays given back."""
+    """The run's wall, idle and processor time. What the machine takes from it (host_delay.py) is given back.
 
-    def __init__(self, policy: RunPolicy, began: float) -> None:
-        self._policy = policy
-        self._deadline = began + policy.wall_time_s
-        self._last_tick = self._active_at = began
-        self._active_cpu_s = 0.0
+    Where that is more than the run may take altogether, the run ends as the host's: another machine repeats it.
+    """
+
+    def __init__(self, policy: RunPolicy, pid: int) -> None:
+        self._policy, self._pid = policy, pid
+        self._active_at = self._active_cpu_s = 0.0
+
+    def begin(self, now: float) -> None:
+        self._began = self._looked_at = now
+        self._delay = HostDelay(self._pid, threads=self._policy.threads, began=now)
 
     def is_due(self, now: float) -> bool:
-        """Whether a tick has passed. A stretch in which the host did not look is not the participant's."""
-        since = now - self._last_tick
-        if since < _TICK_S and now < self._deadline:
-            return False
-        lost = max(0.0, since - 5 * _TICK_S)
-        self._deadline += lost
-        self._active_at += lost
-        self._last_tick = now
-        return True
+        """Return whether a tick has passed."""
+        return now - self._looked_at >= _TICK_S
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._delay.is_stopped
+
+    def end(self, now: float, cpu_time_s: float) -> float:
+        """Return how long the run took by the clock, without what the machine took from it."""
+        self._delay.look(now, cpu_time_s=cpu_time_s, every_s=_TICK_S)
+        return self._own_time_s(now)
+
+    def _own_time_s(self, now: float) -> float:
+        return now - self._began - self._delay.lost_s
 
     def exceeded(self, now: float, cpu_time_s: float) -> KillReason | None:
-        if now >= self._deadline:
-            return KillReason.WALL_TIME
+        self._looked_at = now
+        self._delay.look(now, cpu_time_s=cpu_time_s, every_s=_TICK_S)
         if cpu_time_s > self._policy.cpu_allowance_s:
             return KillReason.CPU_TIME
-        if cpu_time_s - self._active_cpu_s > _IDLE_CPU_SHARE * max(0.5, now - self._active_at):
-            self.note_activity(now, cpu_time_s)
-        if self._policy.idle_time_s is not None and now - self._active_at >= self._policy.idle_time_s:
+        if self._delay.waited_s > _STRETCHED * self._policy.wall_time_s:
+            return KillReason.STARVED
+        own_s = self._own_time_s(now)
+        if self._delay.is_kept_waiting:  # how long, the kernel says when it runs again
+            return KillReason.STARVED if own_s > (1 + _STRETCHED) * self._policy.wall_time_s else None
+        if own_s >= self._policy.wall_time_s:
+            return KillReason.WALL_TIME
+        if cpu_time_s - self._active_cpu_s > _IDLE_CPU_SHARE * max(0.5, own_s - self._active_at):
+            self._active_at, self._active_cpu_s = own_s, cpu_time_s
+        if self._policy.idle_time_s is not None and own_s - self._active_at >= self._policy.idle_time_s:
             return KillReason.IDLE_TIME
         return None
-
-    def note_activity(self, now: float, cpu_time_s: float) -> None:
-        """Begin the idle time again."""
-        self._active_at, self._active_cpu_s = now, cpu_time_s

@@ -33,6 +33,7 @@ class KillReason(StrEnum):
     WALL_TIME = "wall-time"
     IDLE_TIME = "idle-time"
     CPU_TIME = "cpu-time"
+    STARVED = "starved"  # of processor time, by other work of the machine
     MEMORY = "memory"
     LOG = "log"
     STOPPED = "stopped"
@@ -154,7 +155,7 @@ EMBEDDING = "embedding.weight"  # of language models: a row for each token
 
 def judge(facts: ExitFacts, context: Context) -> Verdict:
     """Return the verdict on one run."""
-    if facts.host_error:
+    if facts.host_error or facts.kill_reason is KillReason.STARVED:
         return _failed("host-fault", context, fault=Blame.HOST)
     if facts.kill_reason is KillReason.STOPPED:
         return _failed("stopped", context, fault=Blame.STOPPED)

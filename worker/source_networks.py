@@ -33,7 +33,7 @@ from lethe.networks.builders import is_source
 from lethe.preparation.sample_models import SampleModels
 from lethe.preparation.step_cache import OnProgress, PreparationProgress
 from sandbox.confined import Answer, Confined, ConfinedFailed, ConfinedSpec
-from sandbox.errors import BackendUnavailable
+from sandbox.errors import BackendUnavailable, MachineTooBusy
 from server.config import Settings
 
 MODULE = "lethe.preparation.confined_main"
@@ -77,7 +77,7 @@ class ConfinedEvaluator:
             self._process = _started(self._settings, reads=_parts(self._split_dir, READ))
         try:
             answer = self._process.ask({"do": "evaluate"}, payloads, wall_time_s=ANSWER_S)
-        except ConfinedFailed as error:
+        except (ConfinedFailed, MachineTooBusy) as error:
             self.close()
             raise HostFault(f"the network's own code failed in the evaluation: {error}") from error
         if answer.values.get("error") == NonFiniteOutputs.slug:
@@ -102,7 +102,7 @@ def probe_models(
     with _started(settings, reads=_parts(split_dir, READ)) as process:
         try:
             return _arrays(process.ask({"do": "probe", "models": len(models)}, payloads, wall_time_s=ANSWER_S))
-        except ConfinedFailed as error:
+        except (ConfinedFailed, MachineTooBusy) as error:
             raise HostFault(f"the network's own code failed in the probes: {error}") from error
 
 
@@ -185,6 +185,8 @@ def _organisers(process: Confined, request: Mapping[str, Any], **how: Any) -> An
     """Ask for what an organiser's network decides. Raises InvalidSplit, which they read."""
     try:
         answer = process.ask(request, **how)
+    except MachineTooBusy as error:
+        raise HostFault(str(error)) from error
     except ConfinedFailed as error:
         raise InvalidSplit(f"[network]: the network's own code ended its preparation: {error}") from error
     if "error" in answer.values:

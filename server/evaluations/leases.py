@@ -18,7 +18,7 @@ from server.models.submission import Fault
 from server.queue import EVALUATE_SHARD, send_after_commit
 
 # A failure of these classes may be a slow or small machine's own: it accuses nobody where another machine has none.
-OF_THE_MACHINE = frozenset({"timeout", "cpu-time", "idle", "out-of-memory", "host-fault"})
+OF_THE_MACHINE = frozenset({"timeout", "time-limit", "idle", "out-of-memory", "host-fault"})
 TOO_LONG = "it took too long, with untrusted workers; trusted ones run it again"
 is_current = repository.is_current
 

@@ -43,7 +43,7 @@ class SandboxMethodRuns:
         if found.outcome == "weights" and result.weights is not None:
             return RunEnd(result.weights, None, result.wall_time_s)
         if found.fault is Blame.HOST:
-            raise HostFault(f"the sandbox failed: {found.message}")
+            raise HostFault(f"the sandbox failed: {result.facts.host_error or found.message}")
         failure = Failure(found.error_class, found.message, found.exception_type, found.file, found.line)
         return RunEnd(None, failure, result.wall_time_s)
 

@@ -18,7 +18,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.tasks_section import task_name
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets.roots import PATHS, datasets_beside
-from lethe.errors import InvalidInput, Violation
+from lethe.errors import HostFault, InvalidInput, Violation
 from lethe.evaluation.competition_score import score_outputs
 from lethe.evaluation.evaluators import Evaluator, load_evaluator
 from lethe.evaluation.manifest import MANIFEST
@@ -27,8 +27,10 @@ from lethe.metrics.scoring.score import ModelOutputs
 from lethe.metrics.scoring.scorer_version import SCORER_VERSION
 from lethe.preparation.prepare import prepare_split
 from lethe.submission.package import Package, load_package
+from server.evaluations.leases import OF_THE_MACHINE
 from server.evaluations.seeds import run_seed
 from worker.evaluation.benchmark_runs import sandbox_runs
+from worker.evaluation.replay import not_repeated
 from worker.evaluation.scoring_job import compared_with, oracle_score, rank_outputs
 
 OnStage = Callable[[str], None]
@@ -147,12 +149,14 @@ def _check_inside(file: CompetitionFile) -> None:
 def _one_run(
     published: Published, place: RunPlace, runs: MethodRuns, evaluator: Evaluator, *, run: int
 ) -> RunOutputs | str:
-    """Return a run's outputs, or why there are none."""
+    """Return a run's outputs, or why there are none. Raises HostFault where a limit of this machine ended the run."""
     seed = run_seed(
         place.competition.slug, published.visibility.value, split_seed=place.competition.splits.seed, run=run
     )
     with own_original(place, run, stage=runs.stage) as (original, numbers):
         end = runs.run(run, seed=seed, original=original)
+        if end.failure is not None and end.failure.error_class in OF_THE_MACHINE:
+            raise HostFault(not_repeated(run, end.failure.error_class, end.failure.message))
         if end.weights is None:
             return end.failure.message if end.failure else "it gave no weights"
         return evaluator.evaluate(end.weights, whole_numbers=numbers)

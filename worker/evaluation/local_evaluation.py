@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lethe.competition.run_limits import RetrainingCost
-from lethe.errors import InvalidSubmission
+from lethe.errors import HostFault, InvalidSubmission
 from lethe.evaluation.evaluators import sample_evaluator
 from lethe.evaluation.inference import NonFiniteOutputs
 from lethe.evaluation.local_check import Checked, Failure, Kit, OnRun, stage_files, with_estimate
@@ -16,6 +16,7 @@ from sandbox.launcher import Launcher, RunRequest, RunResult, Sandbox, SandboxSp
 from sandbox.notebook_stream import NotebookRun
 from sandbox.policy import RunPolicy
 from sandbox.run_log import readable_log
+from sandbox.verdict import Blame
 from worker.evaluation.entry_point import entry_point
 from worker.evaluation.kaggle_layout import notebook_mounts
 from worker.evaluation.notebook_runs import SMOKE_SETUP_S, NotebookOutputs, reads_kaggle_folder, scratch_for_models
@@ -108,6 +109,8 @@ def _run_notebook(
 def _took(checked: Checked, result: RunResult) -> bool:
     checked.log += readable_log(result.log, max_chars=len(result.log))
     checked.peak_memory_mib = max(checked.peak_memory_mib, result.peak_memory_mib)
+    if result.verdict.fault is Blame.HOST:
+        raise HostFault(f"the sandbox failed: {result.facts.host_error}")
     if result.verdict.outcome != "weights":
         found = result.verdict
         checked.failure = Failure(found.error_class, found.message, found.exception_type, found.file, found.line)

@@ -20,6 +20,7 @@ from server.disclosure.gate import show_score
 from server.errors import Conflict
 from server.evaluations import lease_repository, repository
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure, claimed_shard
+from server.evaluations.leases import OF_THE_MACHINE
 from server.models.evaluation import PrivateScore, PublicScore, Shard, ShardKind
 from server.storage import Storage
 from worker.context import RunningContext
@@ -30,6 +31,7 @@ from worker.leases import Logs
 from worker.split_storage.artefacts import StoredArtefacts
 from worker.split_storage.split_cache import SplitCache
 
+ATTEMPTS = 3  # at a shard that this machine could not run
 COMPARED = ("confidences", "retain_accuracy", "test_accuracy")  # times are never the same
 
 
@@ -98,6 +100,13 @@ class KeptHere:
 
     def end_if_over_time(self, shard: ClaimedShard, *, runs_done: int) -> bool:
         return self.give_back(shard, reason="the replay was stopped", runs_done=runs_done)
+
+
+def not_repeated(run: int, error_class: str, message: str) -> str:
+    """Return that a run met a limit of this machine, so that nothing is known about the score."""
+    return (
+        f"run {run} could not be repeated on this machine, which says nothing about the score: {error_class}: {message}"
+    )
 
 
 def stored_score(database: Database, submission_id: str, visibility: Visibility) -> Stored:
@@ -192,12 +201,21 @@ def _release(version: object) -> str:
 def _again(
     context: RunningContext, storage: Storage, given: tuple[ClaimedShard, str, str], replayed: Replayed
 ) -> ShardOutputs | None:
-    """Run one shard again and note which of its runs differ. Return its outputs, None if a run failed."""
+    """Run one shard again and note which of its runs differ. Return its outputs, None if a run failed.
+
+    Raises HostFault where this machine could not, or a run met a limit of time or memory: a slow or small machine says
+    nothing about a score.
+    """
     shard, key, sha256 = given
-    context.leases = kept = KeptHere()
-    run_shard(context, shard)
+    for _ in range(ATTEMPTS):
+        context.leases = kept = KeptHere()
+        run_shard(context, shard)
+        if not kept.given_back:
+            break
     if kept.given_back:
         raise HostFault(kept.given_back)
+    if kept.failure is not None and kept.failure.error_class in OF_THE_MACHINE:
+        raise HostFault(not_repeated(kept.failure.run, kept.failure.error_class, kept.failure.message))
     if kept.failure is not None or kept.result is None:
         why = f"{kept.failure.error_class}: {kept.failure.message}" if kept.failure else "nothing came of it"
         replayed.differences.append(f"run {kept.failure.run if kept.failure else shard.first_run} failed now: {why}")

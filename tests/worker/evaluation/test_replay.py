@@ -1,12 +1,21 @@
 """What a replay calls equal, and what of a receipt it disputes."""
 
+from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from lethe.errors import HostFault
+from sandbox.verdict_texts import MESSAGES
+from server.evaluations.claimed_shard import ShardFailure
+from server.evaluations.leases import OF_THE_MACHINE
+from server.models.submission import Fault
 from tests.lethe.conftest import competition
-from worker.evaluation.replay import Replayed, Stored, differs_from_receipt
+from worker.context import RunningContext
+from worker.evaluation import replay
+from worker.evaluation.replay import ATTEMPTS, Replayed, Stored, differs_from_receipt
 
 SCORE = 0.1
 STORED = Stored(
@@ -62,3 +71,42 @@ def test_rounded_receipt_of_a_team_is_compared_with_the_digits_that_it_has() -> 
     receipt["score"]["final_score"] = round(SCORE, 5) + 1e-5
     [sentence] = differs_from_receipt(STORED, receipt)
     assert sentence.startswith("the receipt's score is ")
+
+
+def again(monkeypatch: pytest.MonkeyPatch, end: Callable[[Any], None]) -> Replayed:
+    """Replay a shard whose every try ends so."""
+    monkeypatch.setattr(replay, "run_shard", lambda context, _: end(context.leases))
+    replayed = Replayed(STORED)
+    shard: Any = SimpleNamespace(first_run=0, n_runs=2)
+    replay._again(cast("RunningContext", SimpleNamespace()), None, (shard, "", ""), replayed)  # type: ignore[arg-type]
+    return replayed
+
+
+def failed(error_class: str) -> Callable[[Any], None]:
+    def end(leases: Any) -> None:
+        leases.failure = ShardFailure(fault=Fault.PARTICIPANT, error_class=error_class, message="it ended", run=1)
+
+    return end
+
+
+@pytest.mark.parametrize("error_class", sorted(OF_THE_MACHINE))
+def test_limit_of_this_machine_says_nothing_about_a_score(monkeypatch: pytest.MonkeyPatch, error_class: str) -> None:
+    assert error_class in MESSAGES, "a class that no run ends with"
+    with pytest.raises(HostFault, match="run 1 could not be repeated on this machine, which says nothing"):
+        again(monkeypatch, failed(error_class))
+
+
+def test_other_failure_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert again(monkeypatch, failed("exception")).differences == ["run 1 failed now: exception: it ended"]
+
+
+def test_shard_that_this_machine_could_not_run_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = []
+
+    def end(leases: Any) -> None:
+        tries.append(leases)
+        leases.given_back = "the machine was too busy"
+
+    with pytest.raises(HostFault, match="too busy"):
+        again(monkeypatch, end)
+    assert len(tries) == ATTEMPTS
