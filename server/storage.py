@@ -24,6 +24,14 @@ CONNECT_S, READ_S, ATTEMPTS = 5, 10, 3  # of a request to S3
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
+class DamagedFile(HostFault):
+    """What lies under `key` is not what was stored."""
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
 @dataclass(frozen=True)
 class StoredFile:
     """One file of the storage."""
@@ -67,12 +75,13 @@ class Storage:
             raise HostFault(f"storage did not give {key}: {_error_text(error)}") from error
 
     def read_verified(self, key: str, sha256: str) -> bytes:
-        """Return what lies under `key` after comparing its hash. Raises HostFault if it differs."""
-        data = self.read(key)
-        found = hashlib.sha256(data).hexdigest()
-        if found != sha256:
-            raise HostFault(f"storage gave a damaged {key}: SHA-256 {found}, expected {sha256}")
-        return data
+        """Return what lies under `key` after comparing its hash. Raises DamagedFile if it differs, also once more."""
+        for _ in range(2):
+            data = self.read(key)
+            found = hashlib.sha256(data).hexdigest()
+            if found == sha256:
+                return data
+        raise DamagedFile(key, f"storage gave a damaged {key}: SHA-256 {found}, expected {sha256}")
 
     def exists(self, key: str) -> bool:
         """Return whether anything lies under `key`. Raises HostFault, as all that follows does."""

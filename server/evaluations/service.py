@@ -16,7 +16,7 @@ from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardAttempt, ShardKind, ShardState
 from server.models.submission import ENDED, Fault, Stage, Submission
 from server.notifications import dispatch
-from server.queue import EVALUATE_SHARD, SCORE_EVALUATION, send_after_commit
+from server.queue import COMPUTE_METRICS, EVALUATE_SHARD, SCORE_EVALUATION, send_after_commit
 from server.queue_order import Turn
 
 BASELINE_PRIORITY, REJUDGING_PRIORITY, ORGANISER_PRIORITY = -2, -1, 5
@@ -117,9 +117,14 @@ def runs_started(session: Session, submission: Submission) -> bool:
 def fail(session: Session, evaluation: Evaluation, *, fault: Fault, error_class: str, error: dict[str, object]) -> None:
     """End the evaluation, and with it a public submission, with a named failure.
 
-    Where the host failed at a re-run that organisers asked for, the score before it counts again.
+    Where the host failed at a re-run that organisers asked for, the score before it counts again. A score that is there
+    stays, where runs are made again because their outputs were damaged.
+
     error: everything that is known of it. The team sees what `leak_budget.disclose` lets through.
     """
+    if evaluation.state == EvaluationState.SCORED.value:
+        repository.cancel_open_shards(session, evaluation.id)
+        return
     evaluation.state = EvaluationState.FAILED.value
     evaluation.fault = fault.value
     evaluation.error_class = error_class
@@ -154,8 +159,11 @@ def queue_runs_after_smoke(session: Session, evaluation_id: str) -> None:
 
 
 def ask_for_score(session: Session, evaluation_id: str) -> None:
-    """Let an evaluation whose runs are all done be scored."""
+    """Let an evaluation whose runs are all done be scored. One that has its score had damaged runs made again."""
     evaluation = repository.lock_evaluation(session, evaluation_id)
+    if evaluation.state == EvaluationState.SCORED.value:
+        send_after_commit(session, COMPUTE_METRICS, evaluation.id)
+        return
     evaluation.state = EvaluationState.SCORING.value
     evaluation.finished_at = clock(session)  # the sweep goes by it; a worker's own clock may be wrong
     split = session.get_one(Split, evaluation.split_id)

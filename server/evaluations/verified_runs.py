@@ -88,18 +88,19 @@ def take_back(session: Session, evaluation_id: str, *, reason: str, token_id: st
         lease_repository.end_attempt(session, shard.id, attempt=shard.attempt, **ended)  # type: ignore[arg-type]
     over = evaluation.state in (EvaluationState.FAILED.value, EvaluationState.CANCELLED.value)
     state = ShardState.CANCELLED if over else ShardState.QUEUED
-    sql.forget_results(session, taken, state=state)
+    sql.forget_results(session, taken, state=state, trusted_only=True)
     if over:
         return len(taken)
     if evaluation.state in (EvaluationState.SCORING.value, EvaluationState.SCORED.value):
-        _reopen(session, evaluation)
+        sql.forget_score(session, evaluation.id)
+        reopen(session, evaluation)
     key = repository.routing_key_for(session, evaluation.split_id)
     send_after_commit(session, EVALUATE_SHARD, times=len(taken), to=key)
     return len(taken)
 
 
-def _reopen(session: Session, evaluation: Evaluation) -> None:
-    sql.forget_score(session, evaluation.id)
+def reopen(session: Session, evaluation: Evaluation) -> None:
+    """Let an evaluation wait for runs again, which counted as done."""
     evaluation.state = EvaluationState.RUNNING.value
     evaluation.finished_at = None
     split = session.get_one(Split, evaluation.split_id)

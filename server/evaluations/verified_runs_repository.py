@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import delete, or_, select, update
+from sqlalchemy import delete, or_, select, true, update
 from sqlalchemy.orm import Session
 
 from server.db import database_time
@@ -30,8 +30,8 @@ def given_by_untrusted(session: Session, evaluation_id: str, token_id: str | Non
     return session.scalars(select(Shard).where(*mine, held).order_by(Shard.id)).all()
 
 
-def forget_results(session: Session, shards: Sequence[Shard], *, state: ShardState) -> None:
-    """Empty these shards of one evaluation, and remove the checks of their runs."""
+def forget_results(session: Session, shards: Sequence[Shard], *, state: ShardState, trusted_only: bool) -> None:
+    """Empty these shards of one evaluation, and remove the checks of their runs. trusted_only: who makes them again."""
     of_them = or_(*(Shard.first_run.between(shard.first_run, shard.first_run + shard.n_runs - 1) for shard in shards))
     checks = Shard.evaluation_id == shards[0].evaluation_id, Shard.kind == ShardKind.CHECK.value
     session.execute(delete(Shard).where(*checks, of_them))
@@ -42,7 +42,7 @@ def forget_results(session: Session, shards: Sequence[Shard], *, state: ShardSta
             state=state.value,
             worker=None,
             token_id=None,
-            trusted_only=True,
+            trusted_only=true() if trusted_only else Shard.trusted_only,
             lease_expires_at=None,
             queued_at=database_time(),
             runs_done=0,

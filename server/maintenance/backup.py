@@ -14,7 +14,7 @@ import sqlite3
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
@@ -29,10 +29,13 @@ from server.bounded_connections import CONNECT_WITHIN_S, TCP
 from server.config import Settings
 from server.db import Database, make_engine
 from server.errors import Conflict
+from server.evaluations import damaged_results
 from server.maintenance import repository
+from server.maintenance.repository import MANIFEST
 from server.storage import Storage, StoredFile
 
 SQLITE_COPY, POSTGRES_COPY, FILES, HASHES, LIST = "lethe.db", "lethe.dump", "storage", "SHA256SUMS", "backup.json"
+DAMAGED = "DAMAGED"  # in a copy of damaged files: their names
 PREFIXES = ("submissions", "evaluations", "splits", "datasets")
 COPIERS = 16  # files at a time
 SHOWN = 5  # damaged files that a refusal names
@@ -45,6 +48,14 @@ LIMITS = {name: str(value) for name, value in ({"connect_timeout": CONNECT_WITHI
 
 class DamagedBackup(HostFault):
     """A backup is not what was written, or lacks what its rows name."""
+
+
+class DamagedStorage(DamagedBackup):
+    """Files are not what the rows say: keys below the storage."""
+
+    def __init__(self, keys: Sequence[str], message: str) -> None:
+        super().__init__(message)
+        self.keys = keys
 
 
 @dataclass(frozen=True)
@@ -77,10 +88,11 @@ def back_up(settings: Settings, folder: Path, *, previous: Path | None = None) -
 
 
 def verify(settings: Settings, folder: Path) -> int:
-    """Restore a backup's database beside the instance's, and compare every file with its hash and with the rows.
+    """Restore a backup's database beside the instance's, and compare every file with the hash that the rows hold.
 
     Return how many files rows name. PostgreSQL: the instance's account must be allowed to create a database; it is
-    removed afterwards. Raises HostFault naming what is damaged or missing.
+    removed afterwards. Raises DamagedBackup naming what is missing or not what was copied, DamagedStorage for what
+    was damaged before it was copied.
     """
     _check(folder)
     restored = _restored(settings.resolved_database_url, folder)
@@ -89,7 +101,23 @@ def verify(settings: Settings, folder: Path) -> int:
     missing = sorted(key for key in named if not (folder / FILES / key).is_file())
     if missing:
         raise DamagedBackup(f"{folder} lacks {len(missing)} files that its rows name, among them {missing[0]}")
-    return len(named)
+    copied = {name.removeprefix(f"{FILES}/"): sha256 for name, sha256 in _hashes(folder).items()}
+    wanted = named | _of_manifests(folder, named)
+    if damaged := sorted(key for key, sha256 in wanted.items() if copied.get(key) != sha256):
+        listed = f"{', '.join(damaged[:SHOWN])}{f' and {len(damaged) - SHOWN} more' if len(damaged) > SHOWN else ''}"
+        raise DamagedStorage(damaged, f"{folder} holds files that are not what the database says: {listed}")
+    return len(wanted)
+
+
+def _of_manifests(folder: Path, named: Mapping[str, str]) -> dict[str, str]:
+    """Return the files of prepared splits with the hashes that their manifests hold."""
+    found: dict[str, str] = {}
+    for key in named:
+        split, _, name = key.rpartition("/")
+        if name == MANIFEST:
+            files = json.loads((folder / FILES / key).read_text(encoding="utf-8"))["files"]
+            found |= {f"{split}/{path}": str(record["sha256"]) for path, record in files.items()}
+    return found
 
 
 @contextmanager
@@ -121,32 +149,57 @@ def _restored(url: str, folder: Path) -> Iterator[str]:
 def back_up_in_series(settings: Settings, folder: Path, *, keep: int) -> tuple[Path, Copied]:
     """Make the next backup of a series in `folder`, verify it, and remove all but the newest `keep` whole ones.
 
-    What is not whole is removed, here and by the next call: the disk would fill with it.
+    What is not whole is removed, here and by the next call: the disk would fill with it. Where the instance's own files
+    are damaged, the newest copy is kept as it is beside the whole ones, what can be computed is computed again, and
+    DamagedStorage is raised.
     """
     found = sorted(folder.glob(IN_SERIES))
-    whole = [each for each in found if (each / LIST).exists()]
-    for broken_off in set(found) - set(whole):
+    made = [each for each in found if (each / LIST).exists()]
+    for broken_off in set(found) - set(made):
         shutil.rmtree(broken_off)
+    of_damaged = [each for each in made if (each / DAMAGED).exists()]
+    whole = [each for each in made if each not in of_damaged]
     new = folder / f"{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}"
     try:
-        copied = _verified(settings, new, previous=whole[-1] if whole else None)
-    except DamagedBackup:
-        if not whole:
-            raise
-        copied = _verified(settings, new, previous=None)  # the files that were linked are damaged on this disk
+        copied = _copied_whole(settings, new, previous=whole[-1] if whole else None)
+    except DamagedStorage as error:
+        (new / DAMAGED).write_text("".join(f"{key}\n" for key in error.keys))
+        again = f"The runs of {_make_again(settings, error.keys)} damaged results are made again"
+        raise DamagedStorage(error.keys, f"{error.detail}. {again}") from error
+    finally:
+        for old in of_damaged if (new / LIST).exists() else ():
+            shutil.rmtree(old)
     for old in [*whole, new][:-keep]:
         shutil.rmtree(old)
     return new, copied
 
 
-def _verified(settings: Settings, new: Path, *, previous: Path | None) -> Copied:
+def _copied_whole(settings: Settings, new: Path, *, previous: Path | None) -> Copied:
+    """Make a backup and verify it; where it is damaged, once more without `previous`, whose disk may be the cause.
+
+    Where it fails, only a copy of damaged files of the instance is left.
+    """
     try:
         copied = back_up(settings, new, previous=previous)
         verify(settings, new)
+    except DamagedBackup as error:
+        if previous is None and isinstance(error, DamagedStorage):
+            raise
+        shutil.rmtree(new, ignore_errors=True)
+        if previous is None:
+            raise
+        return _copied_whole(settings, new, previous=None)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
     return copied
+
+
+def _make_again(settings: Settings, keys: Sequence[str]) -> int:
+    """Queue the runs whose results are damaged. Return how many shards."""
+    with Database(settings.resolved_database_url) as database, database.write() as session:
+        lost = repository.damaged_results(session, keys)
+        return sum(damaged_results.make_again(session, evaluation, shards) for evaluation, shards in lost.items())
 
 
 def bring_back(settings: Settings, folder: Path) -> Copied:

@@ -4,7 +4,7 @@ results of lost attempts, old splits, deleted datasets.
 Young files are left alone: content is stored before the row that names it is written.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -27,6 +27,7 @@ class Garbage:
     reason: str
 
 
+MANIFEST = "manifest.json"  # of a split
 _RAN = (Submission.stage != Stage.CANCELLED.value) | Submission.refunded.is_(False)
 
 
@@ -59,21 +60,36 @@ def is_referred_to(session: Session, key: str) -> bool:
     return bool(session.scalar(select(wanted)))
 
 
-def named_files(session: Session) -> set[str]:
-    """Return the files that rows name and that must be there. What an archive brought along is not looked for."""
+def named_files(session: Session) -> dict[str, str]:
+    """Return the files that rows name and that must be there, with the SHA-256 that the rows say they have.
+
+    Of a split, its manifest, which names the others. What an archive brought along is not looked for.
+    """
     own = Competition.archive_key.is_(None)
     contents = select(Submission.content_sha256).join(Competition, Competition.id == Submission.competition_id)
-    results = select(Shard.result_key).join(Competition, Competition.id == Shard.competition_id)
-    ready = select(Competition.slug, Split.visibility).join(Split, Split.competition_id == Competition.id)
+    results = select(Shard.result_key, Shard.result_sha256).join(Competition, Competition.id == Shard.competition_id)
+    done = Shard.state == ShardState.DONE.value, Shard.result_key.is_not(None)
+    splits = select(Competition.slug, Split.visibility, Split.manifest_sha256)
+    ready = splits.join(Split, Split.competition_id == Competition.id).where(Split.state == SplitState.READY.value)
+    datasets = select(Dataset.sha256).where(Dataset.deleted_at.is_(None)).distinct()
     return {
-        *(content_key(sha256) for sha256 in session.scalars(contents.where(own, _RAN))),
-        *session.scalars(results.where(own, Shard.state == ShardState.DONE.value, Shard.result_key.is_not(None))),
-        *_datasets(session),
-        *(
-            f"{split_key(slug, visibility)}/manifest.json"
-            for slug, visibility in session.execute(ready.where(own, Split.state == SplitState.READY.value))
-        ),
+        **{content_key(sha256): sha256 for sha256 in session.scalars(contents.where(own, _RAN))},
+        **{str(key): str(sha256) for key, sha256 in session.execute(results.where(own, *done))},
+        **{dataset_key(sha256): sha256 for sha256 in session.scalars(datasets)},
+        **{
+            f"{split_key(slug, visibility)}/{MANIFEST}": str(sha256)
+            for slug, visibility, sha256 in session.execute(ready.where(own))
+        },
     }
+
+
+def damaged_results(session: Session, keys: Collection[str]) -> dict[str, list[tuple[int, str]]]:
+    """Return the shards, each with its result's hash, whose results lie under these keys, by their evaluations."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    named = select(Shard.evaluation_id, Shard.id, Shard.result_sha256).where(Shard.result_key.in_(keys))
+    for evaluation_id, shard_id, sha256 in session.execute(named):
+        found.setdefault(evaluation_id, []).append((shard_id, sha256 or ""))
+    return found
 
 
 class _Below:

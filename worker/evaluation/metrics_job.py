@@ -22,17 +22,19 @@ from server.evaluations import repository as evaluation_repository
 from server.metric_results import service
 from server.metric_results.service import ComputedMetric, WaitingMetric
 from server.models.competition import Competition, Split
-from server.models.evaluation import Evaluation, Shard, ShardKind
+from server.models.evaluation import Evaluation, ShardKind, ShardState
 from server.scoring.evaluation_scoring import get_scoring
 from server.storage import split_key
 from worker.context import WorkerContext
 from worker.evaluation.probed_runs import probed_runs
 from worker.evaluation.scoring_job import ScoringWork
+from worker.evaluation.stored_results import read_results
 from worker.host.heartbeat import Heart
 from worker.split_storage.local_splits import local_split
 
 log = structlog.get_logger()
 BEATS_OF_A_LEASE = 4
+LOST = "its outputs were damaged, and its runs could not be made again"
 TABLE_CELLS = 200  # of one column; longer ones are left out
 
 
@@ -54,6 +56,13 @@ def compute_metrics(context: WorkerContext, evaluation_id: str) -> int:
         return True
 
     keep()
+    states = {shard.state for shard in work.shards}
+    if states & {ShardState.FAILED.value, ShardState.CANCELLED.value}:
+        gone = ComputedMetric(metric_version=0, not_computed=LOST)
+        _record(context, {each.row_id: gone for each in asked})
+        return len(asked)
+    if states != {ShardState.DONE.value}:
+        return 0  # damaged outputs are being made again; the last of them asks for the metrics
     with Heart(keep, every_s=context.settings.lease_s / BEATS_OF_A_LEASE):
         hopeless = {each.row_id: _given_up(each) for each in asked if each.attempts >= context.settings.max_attempts}
         _record(context, hopeless)
@@ -81,7 +90,7 @@ def _work(session: Session, evaluation_id: str) -> ScoringWork:
 def _compute(context: WorkerContext, work: ScoringWork, asked: Sequence[WaitingMetric]) -> None:
     @cache  # reading the arrays is part of the first metric's attempt
     def outputs() -> list[ShardOutputs]:
-        return [_outputs(context, shard) for shard in work.shards]
+        return read_results(context, work.evaluation_id, work.shards)
 
     @cache
     def inputs() -> Inputs:
@@ -137,10 +146,6 @@ def _attempt(context: WorkerContext, metrics: Sequence[WaitingMetric]) -> Iterat
 def _record(context: WorkerContext, found: dict[int, ComputedMetric]) -> None:
     with context.database.write() as session:
         service.record(session, found)
-
-
-def _outputs(context: WorkerContext, shard: Shard) -> ShardOutputs:
-    return ShardOutputs.from_bytes(context.storage.read_verified(shard.result_key or "", shard.result_sha256 or ""))
 
 
 def _computed(inputs: Inputs, asked: WaitingMetric) -> ComputedMetric:

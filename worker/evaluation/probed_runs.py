@@ -13,10 +13,13 @@ from lethe.evaluation.model_outputs import PROBED_REFERENCES, read_probed_refere
 from lethe.evaluation.probes.split_probes import SplitProbes, first_models, model_files
 from lethe.evaluation.shard_outputs import ShardOutputs
 from lethe.metrics import InvalidMetricInput
+from server.evaluations.kept_weights import weights_key
 from server.models.evaluation import Shard
+from server.storage import DamagedFile
 from worker.context import WorkerContext
 from worker.evaluation.kept_weights import State, read_kept_weights
 from worker.evaluation.scoring_job import ScoringWork
+from worker.evaluation.stored_results import make_again
 from worker.host import graceful_shutdown
 from worker.source_networks import has_source, probe_models
 from worker.split_storage.local_splits import local_file, local_split
@@ -55,6 +58,9 @@ def _leave_if_asked() -> None:
 def _kept(context: WorkerContext, shards: Sequence[tuple[Shard, ShardOutputs]]) -> list[State]:
     try:
         states = read_kept_weights(context.storage, shards)
+    except DamagedFile as error:
+        damaged = [shard for shard, _ in shards if weights_key(shard.result_key or "") == error.key]
+        raise make_again(context, shards[0][0].evaluation_id, damaged) from error
     except NotFound as error:
         raise InvalidMetricInput(
             f"the weights of the submission's runs are no longer stored ({error.detail}): evaluate it once more"

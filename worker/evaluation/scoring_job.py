@@ -33,6 +33,7 @@ from server.scoring.evaluation_scoring import get_scoring
 from server.scoring.scores import ScoreRecord
 from server.storage import split_key
 from worker.context import WorkerContext
+from worker.evaluation.stored_results import read_results
 from worker.evaluation.tie_groups import replicates_as_data
 from worker.split_storage.local_splits import local_split
 
@@ -57,7 +58,7 @@ def score_evaluation(context: WorkerContext, evaluation_id: str) -> bool:
     work = _work(context, evaluation_id)
     if work is None:
         return False
-    unlearned = join([_outputs(context, shard) for shard in work.shards])
+    unlearned = join(read_results(context, evaluation_id, work.shards))
     split_dir = local_split(context, work)
     retrained = compared_with(split_dir, "retrained")
     judged = ModelOutputs(unlearned.confidences, unlearned.retain_accuracy, unlearned.test_accuracy)
@@ -162,10 +163,6 @@ def _work(context: WorkerContext, evaluation_id: str) -> ScoringWork | None:
             file=stored_file(competition),
             asked_at=evaluation.finished_at,
         )
-
-
-def _outputs(context: WorkerContext, shard: Shard) -> ShardOutputs:
-    return ShardOutputs.from_bytes(context.storage.read_verified(shard.result_key or "", shard.result_sha256 or ""))
 
 
 def measured(ratio: float | None) -> float:

@@ -55,6 +55,7 @@ SENTENCES = {
     "submission.deselected": "deselected {it}",
     "submission.disqualified": "disqualified {it}",
     "submission.received": "sent {it}",
+    "submission.results_damaged": "makes {runs} runs of {it} again: their stored outputs were damaged or lost",
     "submission.restored": "restored {it}",
     "submission.run_again": "ran {it} again on the public split",
     "submission.run_again_failed": "could not run {it} again ({error_class}); the score before it counts",

@@ -1,22 +1,27 @@
 """A backup brings back rows and files, on both databases."""
 
+import hashlib
+import json
 import os
 import shutil
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, tzinfo
 from pathlib import Path
 
 import psycopg
 import pytest
-from sqlalchemy import make_url, text
+from sqlalchemy import make_url, select, text
 
 from lethe.errors import HostFault
 from server.config import Settings, get_settings
 from server.db import Database
 from server.errors import Conflict
 from server.maintenance import backup
-from server.maintenance.backup import back_up, back_up_in_series, bring_back, verify
+from server.maintenance.backup import DamagedStorage, back_up, back_up_in_series, bring_back, verify
+from server.models.competition import Split
+from server.models.evaluation import Evaluation, Shard
 from server.storage import Storage
 from tests.faults.cluster import wait_until
 from tests.support.black_hole import black_hole
@@ -153,6 +158,60 @@ def test_verify_names_a_file_that_rows_name_and_the_backup_lacks(
     with pytest.raises(HostFault, match=r"lacks \d files that its rows name, among them splits/digits"):
         verify(settings, made_backup(settings, lost))
     assert sent["id"]
+
+
+@pytest.fixture
+def scored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redis_url: str, migrated_sqlite_url: str
+) -> Iterator[tuple[Settings, Path]]:
+    """Yield an instance with a scored submission, and the file of its stored result."""
+    with running(monkeypatch, database_url=migrated_sqlite_url, redis_url=redis_url, folder=tmp_path / "one") as one:
+        one.competition()
+        submission = one.submit(one.participant()).json()["id"]
+        one.score(submission, 0.5)
+        with one.database.write() as session:
+            shard = session.scalars(select(Shard)).one()
+            shard.kind = "runs"
+            shard.result_key, shard.result_sha256 = "evaluations/e/0-1.safetensors", sha256(b"outputs")
+            one.storage.write(shard.result_key, b"outputs")
+            for split in session.scalars(select(Split)):
+                manifest = json.dumps({"files": {"hidden/labels": {"sha256": sha256(b"labels")}}}).encode()
+                folder = f"splits/digits/{split.visibility}"
+                split.manifest_sha256 = one.storage.write(f"{folder}/manifest.json", manifest)
+                one.storage.write(f"{folder}/hidden/labels", b"labels")
+        yield get_settings(), tmp_path / "one" / "storage"
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@pytest.mark.parametrize("damaged", ["evaluations/e/0-1.safetensors", "splits/digits/public/hidden/labels"])
+def test_copy_of_a_damaged_file_is_not_verified(scored: tuple[Settings, Path], tmp_path: Path, damaged: str) -> None:
+    settings, storage = scored
+    assert verify(settings, made_backup(settings, tmp_path / "whole")) == 6
+    (storage / damaged).write_bytes(b"0utputs")
+    with pytest.raises(DamagedStorage, match=f"not what the database says: {damaged}"):
+        verify(settings, made_backup(settings, tmp_path / "copy"))
+
+
+def test_series_says_that_the_instance_is_damaged_and_repairs_it(
+    scored: tuple[Settings, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, storage = scored
+    series = tmp_path / "series"
+    (storage / "evaluations/e/0-1.safetensors").write_bytes(b"0utputs")
+    monkeypatch.setattr(backup, "datetime", at_hour(0))
+    with pytest.raises(DamagedStorage, match="runs of 1 damaged results are made again"):
+        back_up_in_series(settings, series, keep=3)
+    [kept] = series.iterdir()
+    assert (kept / "DAMAGED").read_text() == "evaluations/e/0-1.safetensors\n"
+    with Database(settings.resolved_database_url) as database, database.read() as session:
+        assert session.scalars(select(Shard.state)).one() == "queued"
+        assert session.scalars(select(Evaluation.state)).one() == "scored"
+    monkeypatch.setattr(backup, "datetime", at_hour(1))
+    new, _ = back_up_in_series(settings, series, keep=3)
+    assert list(series.iterdir()) == [new]
 
 
 def made_backup(settings: Settings, folder: Path) -> Path:
