@@ -252,9 +252,9 @@ def _written_whole(path: Path) -> Iterator[IO[bytes]]:
         temporary.unlink(missing_ok=True)
 
 
-def split_key(slug: str, visibility: str) -> str:
+def split_key(slug: str, visibility: str, version: int = 1) -> str:
     """Return where in storage a prepared split lies."""
-    return f"splits/{slug}/{visibility}"
+    return f"splits/{slug}/{visibility}" + (f"-{version}" if version > 1 else "")
 
 
 def content_key(sha256: str) -> str:

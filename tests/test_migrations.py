@@ -58,6 +58,7 @@ LANDED = [
     "0029_tasks",
     "0030_publication_of_code",
     "0031_replaced_evaluations",
+    "0032_versions_of_splits",
 ]
 
 REFUSED = {

@@ -42,6 +42,38 @@ def update(
     print_organised(server, found)
 
 
+def replace_split(
+    server: Server,
+    competition: Slug,
+    visibility: Annotated[str, typer.Argument(help="public or private.", metavar="SPLIT")],
+    *,
+    reason: Why,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", help="A competition file whose section dataset names the corrected data.", exists=True),
+    ] = None,
+) -> None:
+    """Prepare a split again beside the present one, from corrected data. Nothing changes until `lethe rejudge start
+    --changed split` is applied; a split on which nothing was evaluated is replaced as soon as the new one is ready.
+    """
+    body: JsonObject = {"reason": reason}
+    if file is not None:
+        body["dataset"] = _dataset_section(server.client, file, competition)
+    found = server.client.post(f"/competitions/{competition}/splits/{visibility}/replacement", body)
+    print_organised(server, found)
+
+
+def _dataset_section(client: LetheClient, path: Path, slug: str) -> JsonObject:
+    """Return the section of a competition or a task; what lies beside the file is uploaded."""
+    from lethe.competition.file import parse_competition, read_competition_file
+
+    text = text_with_uploads(client, path, read_competition_file(path))
+    sections = {each.slug: each.dataset for each in parse_competition(text, source=str(path)).evaluated}
+    if slug not in sections:
+        raise InvalidInput(f"{path} is the file of {', '.join(sections)}, not of {slug}")
+    return sections[slug].model_dump(mode="json")
+
+
 def archive(server: Server, competition: Slug, reason: WhyOrNot = "") -> None:
     """Archive a competition: everything can still be read, nothing changes any more."""
     print_organised(server, server.client.act(competition, "archive", {"reason": reason}))

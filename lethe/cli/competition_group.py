@@ -24,6 +24,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "create": organiser_commands.create,
     "update": change_commands.update,
     "prepare": organiser_commands.prepare,
+    "replace-split": change_commands.replace_split,
     "cancel-preparation": organiser_commands.cancel_preparation,
     "delete": organiser_commands.delete_draft,
     "status": organiser_commands.show_status,

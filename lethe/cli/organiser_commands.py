@@ -182,7 +182,7 @@ def print_organised(server: Server, found: JsonObject, *, exit_status: int = 0) 
         ("competition", f"{found['title']} ({found['slug']})"),
         ("state", found["state"]),
     ]
-    for split in found.get("splits") or ():
+    for split in (*(found.get("splits") or ()), *(found.get("replacements") or ())):
         facts.append((_split_name(found, split), f"{split['state']} {split['stage']} {split['error']}".strip()))
     print_facts(facts)
 
@@ -190,7 +190,8 @@ def print_organised(server: Server, found: JsonObject, *, exit_status: int = 0) 
 def _split_name(competition: JsonObject, split: JsonObject) -> str:
     """Return what a split is called beside the others: where there are tasks, with the name of its own."""
     task = next((task["name"] for task in competition.get("tasks") or () if task["slug"] == split["competition"]), "")
-    return " ".join(part for part in (task, f"{split['visibility']} split") if part)
+    version = f"version {split['version']}" if split.get("version", 1) > 1 else ""
+    return " ".join(part for part in (task, f"{split['visibility']} split", version) if part)
 
 
 def _class_names(checked: "CompetitionFile") -> tuple[str, ...]:

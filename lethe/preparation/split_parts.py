@@ -127,6 +127,7 @@ class SplitParts:
     def _make_data(self) -> dict[str, Any]:
         write_json(self.out / NETWORK, self.task.describe_network(self.competition, self.dataset))
         self.task.write_data(self.out, self.competition, self.dataset, self.cut)
+        self.workspace.require_as_published(SET_PATHS.values())
         self.__dict__.pop("sets", None)
         report = self.task.report(self.dataset, self.competition, self.cut, self.visibility)
         write_json(self.out / REPORT, report.model_dump(mode="json"))

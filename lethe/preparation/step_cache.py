@@ -7,7 +7,7 @@ gathers the records into manifest.json and removes work/.
 import hashlib
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from lethe.competition.preparation_share import BEGINNING
-from lethe.data.errors import DamagedSplit, SplitNotPrepared
+from lethe.data.errors import DamagedSplit, InvalidSplit, SplitNotPrepared
 from lethe.data.files import read_json, sha256_of, write_text
 from lethe.evaluation.manifest import MANIFEST, Damage, FileRecord, Manifest, StepRecord, find_damage
 
@@ -63,13 +63,14 @@ class Workspace:
         self.maker = maker
         self.progress = progress
         self._records: dict[str, StepRecord] = {}
+        self._published: dict[str, FileRecord] = {}
         self._hashes: dict[str, str] = {}
 
     def open(self) -> None:
         """Take over what an earlier preparation finished; throw away what another recipe or kind of device made."""
         manifest = self._old_manifest()
         if manifest and manifest.fingerprint == self.fingerprint:
-            self._records = dict(manifest.steps)
+            self._records, self._published = dict(manifest.steps), dict(manifest.files)
         elif (self.split_dir / MANIFEST).exists() or self._read_maker() not in ("", self.maker):
             self._start_again()
         self.work_dir.mkdir(parents=True, exist_ok=True)
@@ -97,6 +98,16 @@ class Workspace:
         self._records[step.name] = record
         write_text(self._record_path(step.name), record.model_dump_json())
         return record.values
+
+    def require_as_published(self, paths: Iterable[str]) -> None:
+        """Raise InvalidSplit for a file of a published split that was made again and is another one."""
+        for path in paths:
+            damage = find_damage(self.split_dir, path, self._published[path]) if path in self._published else None
+            if damage:
+                raise InvalidSplit(
+                    f"{path} was damaged, and made again it is another file: the data has changed since the split was "
+                    "prepared. Bring the data of then back and prepare again, or replace the split"
+                )
 
     def finished(self, step: Step) -> bool:
         """Say whether the step is intact, reporting what is damaged."""

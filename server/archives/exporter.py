@@ -136,8 +136,8 @@ def _keys(session: Session, storage: Storage, competition: Competition) -> Itera
         yield str(key)
         if storage.exists(weights_key(str(key))):
             yield weights_key(str(key))
-    for visibility in Visibility:
-        yield from sorted(storage.keys(split_key(competition.slug, visibility.value)))
+    for split in session.scalars(select(Split).where(Split.competition_id == competition.id).order_by(Split.id)):
+        yield from sorted(storage.keys(split_key(competition.slug, split.visibility, split.version)))
     yield from starter_kit.stored_keys(storage, competition.slug)
 
 

@@ -140,7 +140,13 @@ class ManifestArchive:
             if key and (key.split("/")[:2] != ["evaluations", str(row["evaluation_id"])] or ".." in key.split("/")):
                 raise invalid(f"has a shard whose result is {key[:200]}, which is not a file of its evaluation")
             own |= {key, weights_key(key)} if key else set()
-        folders = tuple(f"{split_key(slug, visibility.value)}/" for slug in self.slugs for visibility in Visibility)
+        versions = range(1, max((int(row.get("version", 1)) for row in self.rows(parts["splits"])), default=1) + 1)
+        folders = tuple(
+            f"{split_key(slug, visibility.value, version)}/"
+            for slug in self.slugs
+            for visibility in Visibility
+            for version in versions
+        )
         own.update(key for slug in self.slugs for key in starter_kit.possible_keys(slug))
         for key in self.keys():
             if ".." in key.split("/") or not (key in own or key.startswith(folders)):

@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 
 import lethe
 from lethe.competition.file import CompetitionFile
-from lethe.competition.visibility import Visibility
 from lethe.metrics.scoring.scorer_version import SCORER_VERSION
 from server.bundles import repository
 from server.competitions import phases
@@ -85,7 +84,7 @@ def _task(session: Session, storage: Storage, competition: Competition, *, with_
 
 
 def _split(storage: Storage, competition: Competition, split: Split) -> dict[str, Any]:
-    report = find_split_report(storage, competition, Visibility(split.visibility))
+    report = find_split_report(storage, competition, split)
     return {
         "split": split.visibility,
         "manifest_sha256": split.manifest_sha256,

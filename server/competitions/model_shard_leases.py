@@ -16,7 +16,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.model_shards import ShardToMake
 from server.competitions import split_leases, stalled_preparations, stopped_preparations
 from server.competitions.split_leases import SplitWork
-from server.competitions.stored_file import stored_file
+from server.competitions.stored_file import split_file
 from server.conditional_update import changes_one_row
 from server.db import database_time
 from server.models.competition import Competition, Split, SplitState
@@ -36,6 +36,7 @@ class ShardWork:
     attempt: int
     failed_attempts: int
     visibility: str
+    version: int
     competition: CompetitionFile
     shard: ShardToMake
 
@@ -198,7 +199,8 @@ def _work(session: Session, shard: ModelShard) -> ShardWork:
         attempt=shard.attempt,
         failed_attempts=shard.failed_attempts,
         visibility=split.visibility,
-        competition=stored_file(competition),
+        version=split.version,
+        competition=split_file(competition, split),
         shard=ShardToMake(shard.kind, shard.position, shard.first_model, shard.n_models),
     )
 

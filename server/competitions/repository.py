@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import and_, delete, or_, select
-from sqlalchemy.orm import Session, defer
+from sqlalchemy import and_, delete, exists, or_, select
+from sqlalchemy.orm import Session, aliased, defer
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Split
+from server.models.evaluation import Evaluation
 from server.models.model_shard import ModelShard
 from server.models.registry import metadata
 
@@ -115,20 +116,44 @@ def any_in_state(session: Session, state: CompetitionState) -> bool:
 
 
 def splits(session: Session, competition_id: str) -> Sequence[Split]:
-    """Return the splits, the public one last (P-R-I before P-U-B); of a competition with tasks those of each task."""
+    """Return the current splits, the public one last (P-R-I before P-U-B); with tasks those of each task."""
     statement = (
         select(Split)
         .join(Competition, Competition.id == Split.competition_id)
-        .where(or_(Competition.id == competition_id, Competition.parent_id == competition_id))
+        .where(or_(Competition.id == competition_id, Competition.parent_id == competition_id), Split.is_current)
         .order_by(Competition.task_place, Split.visibility)
     )
     return session.scalars(statement.execution_options(populate_existing=True)).all()
 
 
-def split(session: Session, *, competition_id: str, visibility: Visibility) -> Split | None:
-    return session.scalar(
-        select(Split).where(Split.competition_id == competition_id, Split.visibility == visibility.value)
+def replacements(session: Session, competition_id: str) -> Sequence[Split]:
+    """Return the highest version of each split where that is not the current one; with tasks those of each task."""
+    other = aliased(Split)
+    same = other.competition_id == Split.competition_id, other.visibility == Split.visibility
+    statement = (
+        select(Split)
+        .join(Competition, Competition.id == Split.competition_id)
+        .where(or_(Competition.id == competition_id, Competition.parent_id == competition_id), ~Split.is_current)
+        .where(~exists().where(*same, other.version > Split.version))
+        .order_by(Competition.task_place, Split.visibility)
     )
+    return session.scalars(statement.execution_options(populate_existing=True)).all()
+
+
+def is_evaluated_on(session: Session, split_id: str) -> bool:
+    return session.scalar(select(Evaluation.id).where(Evaluation.split_id == split_id).limit(1)) is not None
+
+
+def split(session: Session, *, competition_id: str, visibility: Visibility) -> Split | None:
+    mine = Split.competition_id == competition_id, Split.visibility == visibility.value
+    return session.scalar(select(Split).where(*mine, Split.is_current))
+
+
+def latest_split(session: Session, *, competition_id: str, visibility: Visibility) -> Split | None:
+    """Return the highest version of a split: the current one, or what is to replace it."""
+    mine = Split.competition_id == competition_id, Split.visibility == visibility.value
+    statement = select(Split).where(*mine).order_by(Split.version.desc()).limit(1)
+    return session.scalar(statement.execution_options(populate_existing=True))
 
 
 def model_shards(session: Session, split_ids: Sequence[str]) -> Sequence[ModelShard]:

@@ -152,6 +152,11 @@ def splits(session: Session, competition: Competition) -> Sequence[Split]:
     return repository.splits(session, competition.id)
 
 
+def replacements(session: Session, competition: Competition) -> Sequence[Split]:
+    """Return the versions that are to replace current splits, of every task."""
+    return repository.replacements(session, competition.id)
+
+
 def model_shards(session: Session, splits: Sequence[Split]) -> Sequence[ModelShard]:
     """Return the shards that the preparations of these splits are divided into, if they are."""
     return repository.model_shards(session, [split.id for split in splits])

@@ -9,8 +9,9 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.run_limits import RetrainingCost
-from server.competitions import service, stopped_preparations
-from server.competitions.stored_file import stored_file
+from server.audit import log as audit
+from server.competitions import service, split_replacement, stopped_preparations
+from server.competitions.stored_file import split_file
 from server.conditional_update import changes_one_row
 from server.db import clock, database_time, now
 from server.models.competition import Competition, CompetitionState, Split, SplitState
@@ -32,6 +33,8 @@ class SplitWork:
     attempt: int
     visibility: str
     competition: CompetitionFile
+    version: int = 1
+    is_current: bool = True  # not one that is to replace the current version
     is_divided: bool = False  # its models are made, each shard by whoever asked for it
 
 
@@ -47,6 +50,7 @@ class PreparedSplit:
     start_cpu_s: float | None = None
     device: str = "cpu"
     versions: dict[str, str] = field(default_factory=dict)
+    data_difference: str = ""  # how the data now differs from what the split was made of
 
     @property
     def retraining(self) -> RetrainingCost:
@@ -71,10 +75,16 @@ def claim(session: Session, split_id: str, *, lease_s: float, device: str = "cpu
     if not changes_one_row(session, statement):
         return None
     split = session.get_one(Split, split_id, populate_existing=True)
-    competition = session.get_one(Competition, split.competition_id)
     is_divided = session.scalar(select(exists().where(ModelShard.split_id == split_id)))
-    file = stored_file(competition)
-    return SplitWork(split.id, split.attempt, split.visibility, file, is_divided=bool(is_divided))
+    return SplitWork(
+        split.id,
+        split.attempt,
+        split.visibility,
+        split_file(session.get_one(Competition, split.competition_id), split),
+        version=split.version,
+        is_current=split.is_current,
+        is_divided=bool(is_divided),
+    )
 
 
 def heartbeat(session: Session, work: SplitWork, *, lease_s: float, stage: str, progress: float) -> bool:
@@ -114,7 +124,7 @@ def finish(session: Session, work: SplitWork, prepared: PreparedSplit) -> bool:
         state=SplitState.READY.value,
         lease_expires_at=None,
         stage="",
-        error="",
+        error=prepared.data_difference,
         progress=1.0,
         manifest_sha256=prepared.manifest_sha256,
         n_forget=prepared.n_forget,
@@ -127,8 +137,13 @@ def finish(session: Session, work: SplitWork, prepared: PreparedSplit) -> bool:
         prepared_at=now(),
     )
     if held:
-        split = session.get_one(Split, work.split_id)
-        service.note_prepared(session, session.get_one(Competition, split.competition_id))
+        split = session.get_one(Split, work.split_id, populate_existing=True)
+        competition = session.get_one(Competition, split.competition_id)
+        if prepared.data_difference:
+            data = {"split": split.visibility, "difference": prepared.data_difference}
+            audit.record(session, None, "split.data_differs", competition, data=data)
+        split_replacement.take_place_if_unused(session, split)
+        service.note_prepared(session, competition)
     return held
 
 

@@ -168,7 +168,7 @@ def splits(session: Session, competition_ids: Sequence[str]) -> Sequence[tuple[s
     rows = session.execute(
         select(Competition.slug, Split)
         .join(Competition, Competition.id == Split.competition_id)
-        .where(Split.competition_id.in_(competition_ids))
+        .where(Split.competition_id.in_(competition_ids), Split.is_current)
         .order_by(Competition.slug, Split.visibility.desc())
     )
     return rows.all()

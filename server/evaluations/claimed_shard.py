@@ -115,7 +115,7 @@ def claimed_shard(
         filename=submission.filename,
         entry_point=submission.entry_point,
         device=split.device,
-        split_key=split_key(competition.slug, split.visibility),
+        split_key=split_key(competition.slug, split.visibility, split.version),
         manifest_sha256=split.manifest_sha256 or "",
         retraining_time_s=split.retraining_time_s or 0.0,
         retraining_cpu_s=split.retraining_cpu_s,

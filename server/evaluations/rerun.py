@@ -3,7 +3,7 @@
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from server.db import new_id
+from server.db import new_id, now
 from server.evaluations import repository, service
 from server.evaluations.scorer_version import SCORER_VERSION
 from server.models.competition import Split
@@ -78,6 +78,16 @@ def instead(session: Session, submission: Submission, split: Split) -> Evaluatio
     if split.visibility == Visibility.PUBLIC.value:
         _put_back(submission)
     return _queue(session, submission, split, tag=new_id(), is_current=True, replaced=replaced.id if replaced else None)
+
+
+def on_new_version(session: Session, submission: Submission, split: Split) -> Evaluation:
+    """Queue an evaluation on a split that has replaced another version; what is at work on that one is stopped."""
+    for known in repository.get_evaluations(session, [submission.id], visibility=split.visibility):
+        if known.split_id != split.id and known.finished_at is None:
+            stopped = repository.lock_evaluation(session, known.id)
+            stopped.state, stopped.finished_at = EvaluationState.CANCELLED.value, now()
+            repository.cancel_open_shards(session, known.id)
+    return instead(session, submission, split)
 
 
 def resume(session: Session, evaluation: Evaluation) -> None:

@@ -135,7 +135,7 @@ def host_faults(session: Session, submission_id: str, split_id: str) -> int:
 
 def private_split(session: Session, competition_id: str) -> Split:
     statement = select(Split).where(
-        Split.competition_id == competition_id, Split.visibility == Visibility.PRIVATE.value
+        Split.competition_id == competition_id, Split.visibility == Visibility.PRIVATE.value, Split.is_current
     )
     return session.scalars(statement).one()
 

@@ -31,5 +31,6 @@ def best_scores(session: Session, visibility: Visibility) -> Sequence[tuple[str,
 
 
 def oracles(session: Session) -> Sequence[tuple[str, str, dict[str, Any] | None]]:
-    """Return competition id, visibility and the oracle's score, as data, of every split."""
-    return session.execute(select(Split.competition_id, Split.visibility, Split.oracle)).all()
+    """Return competition id, visibility and the oracle's score, as data, of every current split."""
+    statement = select(Split.competition_id, Split.visibility, Split.oracle).where(Split.is_current)
+    return session.execute(statement).all()

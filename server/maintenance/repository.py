@@ -28,6 +28,7 @@ class Garbage:
 
 
 MANIFEST = "manifest.json"  # of a split
+_FOLDERS = select(Competition.slug, Split.visibility, Split.version).join(Split, Split.competition_id == Competition.id)
 _RAN = (Submission.stage != Stage.CANCELLED.value) | Submission.refunded.is_(False)
 
 
@@ -54,9 +55,7 @@ def is_referred_to(session: Session, key: str) -> bool:
     elif prefix == "datasets":
         wanted = exists().where(Dataset.sha256 == parts[-1], Dataset.deleted_at.is_(None))
     else:
-        slug, visibility = parts[:2]
-        of_split = Split.competition_id == Competition.id, Split.visibility == visibility
-        wanted = exists().where(Competition.slug == slug, *of_split)
+        return "/".join((prefix, *parts[:2])) in _splits(session, slug=parts[0])
     return bool(session.scalar(select(wanted)))
 
 
@@ -69,16 +68,15 @@ def named_files(session: Session) -> dict[str, str]:
     contents = select(Submission.content_sha256).join(Competition, Competition.id == Submission.competition_id)
     results = select(Shard.result_key, Shard.result_sha256).join(Competition, Competition.id == Shard.competition_id)
     done = Shard.state == ShardState.DONE.value, Shard.result_key.is_not(None)
-    splits = select(Competition.slug, Split.visibility, Split.manifest_sha256)
-    ready = splits.join(Split, Split.competition_id == Competition.id).where(Split.state == SplitState.READY.value)
+    ready = _FOLDERS.add_columns(Split.manifest_sha256).where(Split.state == SplitState.READY.value)
     datasets = select(Dataset.sha256).where(Dataset.deleted_at.is_(None)).distinct()
     return {
         **{content_key(sha256): sha256 for sha256 in session.scalars(contents.where(own, _RAN))},
         **{str(key): str(sha256) for key, sha256 in session.execute(results.where(own, *done))},
         **{dataset_key(sha256): sha256 for sha256 in session.scalars(datasets)},
         **{
-            f"{split_key(slug, visibility)}/{MANIFEST}": str(sha256)
-            for slug, visibility, sha256 in session.execute(ready.where(own))
+            f"{split_key(slug, visibility, version)}/{MANIFEST}": str(sha256)
+            for slug, visibility, version, sha256 in session.execute(ready.where(own))
         },
     }
 
@@ -119,8 +117,6 @@ def _datasets(session: Session) -> set[str]:
     return {dataset_key(sha256) for sha256 in session.scalars(kept)}
 
 
-def _splits(session: Session) -> set[str]:
-    rows = session.execute(
-        select(Competition.slug, Split.visibility).join(Split, Split.competition_id == Competition.id)
-    )
-    return {split_key(slug, visibility) for slug, visibility in rows}
+def _splits(session: Session, *, slug: str | None = None) -> set[str]:
+    rows = session.execute(_FOLDERS if slug is None else _FOLDERS.where(Competition.slug == slug))
+    return {split_key(slug, visibility, version) for slug, visibility, version in rows}

@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, CheckConstraint, ForeignKey, String, Text, UniqueConstraint, true
+from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, String, Text, UniqueConstraint, text, true
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from lethe.competition.run_limits import RetrainingCost
@@ -87,11 +87,23 @@ class CompetitionOrganiser(Base):
 
 
 class Split(Base):
-    """One prepared cut of the data: forget set, original model, N retrained models."""
+    """One prepared cut of the data: forget set, original model, N retrained models.
+
+    Of each visibility one version is current: the one that boards are of. A higher one replaces it once a re-judging on
+    it is applied.
+    """
 
     __tablename__ = "splits"
     __table_args__ = (
-        UniqueConstraint("competition_id", "visibility"),
+        UniqueConstraint("competition_id", "visibility", "version"),
+        Index(
+            "uq_splits_current",
+            "competition_id",
+            "visibility",
+            unique=True,
+            postgresql_where=text("is_current"),
+            sqlite_where=text("is_current"),
+        ),
         value_in("visibility", Visibility),
         value_in("state", SplitState),
     )
@@ -99,6 +111,9 @@ class Split(Base):
     id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)
     competition_id: Mapped[str] = mapped_column(ForeignKey("competitions.id", ondelete="CASCADE"))
     visibility: Mapped[str] = mapped_column(String(8))
+    version: Mapped[int] = mapped_column(default=1, server_default="1")
+    is_current: Mapped[bool] = mapped_column(default=True, server_default=true())
+    dataset: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # [dataset], where it is not the competition's
     state: Mapped[str] = mapped_column(String(16), default=SplitState.PENDING.value)
     stage: Mapped[str] = mapped_column(String(80), default="")  # what the preparation is doing, as text
     progress: Mapped[float] = mapped_column(default=0.0)  # share done of that stage, 0..1

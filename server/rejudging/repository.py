@@ -104,9 +104,8 @@ def outcomes(session: Session, rejudging: Rejudging) -> list[Outcome]:
     """Return old and new of every submission of a re-judging."""
     new = _results(session, Evaluation.rejudging_id == rejudging.id, visibility=rejudging.visibility)
     ids = list(new)
-    same_split = Split.competition_id == rejudging.competition_id, Split.visibility == rejudging.visibility
-    split_id = session.scalars(select(Split.id).where(*same_split)).one()
-    counts = Evaluation.is_current.is_(True) & (Evaluation.split_id == split_id)
+    same = Split.competition_id == rejudging.competition_id, Split.visibility == rejudging.visibility
+    counts = Evaluation.is_current.is_(True) & Evaluation.split_id.in_(select(Split.id).where(*same))
     old = _results(session, counts & Evaluation.submission_id.in_(ids), visibility=rejudging.visibility)
     return [
         Outcome(
@@ -122,16 +121,46 @@ def outcomes(session: Session, rejudging: Rejudging) -> list[Outcome]:
 
 
 def make_current(session: Session, rejudging: Rejudging) -> None:
-    """Let a re-judging's evaluations count, and those that they replace no longer.
+    """Let a re-judging's evaluations count, and those that they replace no longer; so too the split that they are on.
 
-    What the host failed at replaces nothing: the old evaluation counts on.
+    What the host failed at replaces nothing: the old evaluation counts on, unless it is of another version.
     """
-    own = (Evaluation.rejudging_id == rejudging.id) & Evaluation.fault.is_distinct_from(Fault.HOST.value)
-    rows = session.execute(select(Evaluation.submission_id, Evaluation.split_id).where(own)).all()
-    split_ids = {row[1] for row in rows}
-    replaced = Evaluation.submission_id.in_([row[0] for row in rows]) & Evaluation.split_id.in_(split_ids)
-    session.execute(update(Evaluation).where(replaced, Evaluation.is_current.is_(True)).values(is_current=False))
+    own, split = _replacing(rejudging), split_of(session, rejudging)
+    versions = Evaluation.split_id.in_(_versions(split))
+    again = Evaluation.submission_id.in_(session.scalars(select(Evaluation.submission_id).where(own)).all())
+    session.execute(
+        update(Evaluation)
+        .where(versions, again | (Evaluation.split_id != split.id), Evaluation.is_current)
+        .values(is_current=False)
+    )
     session.execute(update(Evaluation).where(own).values(is_current=True))
+    session.execute(update(Split).where(Split.id.in_(_versions(split)), Split.is_current).values(is_current=False))
+    session.execute(update(Split).where(Split.id == split.id).values(is_current=True))
+
+
+def split_of(session: Session, rejudging: Rejudging) -> Split:
+    """Return the split that a re-judging is on: the current one, or the version that is to replace it."""
+    own = select(Evaluation.split_id).where(Evaluation.rejudging_id == rejudging.id).limit(1)
+    return session.scalars(select(Split).where(Split.id == own.scalar_subquery())).one()
+
+
+def on_earlier_versions(session: Session, rejudging: Rejudging) -> Sequence[Submission]:
+    """Return the submissions that count by another version of the split, and for which the re-judging has no result."""
+    split = split_of(session, rejudging)
+    others = Evaluation.split_id.in_(_versions(split)), Evaluation.split_id != split.id, Evaluation.is_current
+    statement = select(Submission).join(Evaluation, Evaluation.submission_id == Submission.id).where(*others)
+    judged = select(Evaluation.submission_id).where(_replacing(rejudging))
+    return session.scalars(statement.where(Submission.id.not_in(judged)).order_by(Submission.id)).all()
+
+
+def _replacing(rejudging: Rejudging) -> ColumnElement[bool]:
+    """Return the condition of a re-judging's evaluations that came to an end of their own."""
+    return (Evaluation.rejudging_id == rejudging.id) & Evaluation.fault.is_distinct_from(Fault.HOST.value)
+
+
+def _versions(split: Split) -> Select[str]:
+    same = Split.competition_id == split.competition_id, Split.visibility == split.visibility
+    return select(Split.id).where(*same)
 
 
 def _results(session: Session, condition: object, *, visibility: str) -> dict[str, tuple[str, str, float | None]]:

@@ -16,6 +16,7 @@ from lethe.errors import InvalidInput, NotFound, Violation
 from server.audit import log as audit
 from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
+from server.competitions import split_replacement
 from server.competitions.stored_file import stored_file
 from server.db import new_id, now
 from server.errors import Conflict
@@ -25,7 +26,7 @@ from server.evaluations.results import show_result
 from server.finals import service as finals
 from server.leaderboard import service as boards
 from server.models.account import Account
-from server.models.competition import Competition, Split
+from server.models.competition import Competition, Split, SplitState
 from server.models.evaluation import EvaluationState
 from server.models.rejudging import Rejudging, RejudgingState
 from server.models.submission import Submission
@@ -84,8 +85,9 @@ def start(
     tried = None if not scoring else _tried_scoring(competition, scoring, chosen=chosen, changed=changed)
     if repository.running(session, competition.id, visibility.value):
         raise Conflict(f"A re-judging on the {visibility} split runs already; apply or discard it first")
-    split = competitions.get_split(session, competition, visibility)
-    submissions = repository.submissions(session, competition.id, split_id=split.id, chosen=chosen)
+    current = competitions.get_split(session, competition, visibility)
+    split = current if changed != "split" else _replacement(session, competition, visibility, chosen=chosen)
+    submissions = repository.submissions(session, competition.id, split_id=current.id, chosen=chosen)
     if not submissions:
         raise Conflict("No submission that has ended is chosen")
     rejudging = Rejudging(
@@ -99,12 +101,14 @@ def start(
     )
     session.add(rejudging)
     session.flush()
-    again = _queue(session, rejudging, submissions, split, failed_too=chosen.names_failures)
+    again = _queue(session, rejudging, submissions, current, split, failed_too=chosen.names_failures)
     if not sum(again.values()):
         raise Conflict("No chosen submission has stored outputs that another scorer could score")
     data: dict[str, Any] = {"submissions": sum(again.values()), **again, "changed": changed, "split": visibility.value}
     if tried is not None:
         data["scoring"] = tried
+    if changed == "split":
+        data["version"] = split.version
     audit.record(session, actor, "rejudging.started", rejudging, reason=reason, data=data)
     return rejudging
 
@@ -138,16 +142,41 @@ def _tried_scoring(
         raise InvalidInput.from_validation(error, source="scoring") from error
 
 
+def _replacement(session: Session, competition: Competition, visibility: Visibility, *, chosen: Chosen) -> Split:
+    """Return the version that is to replace the current split. Raises Conflict unless one is ready, InvalidInput for a
+    part of the submissions: a board is of one split."""
+    if not chosen.is_everything:
+        allowed = "needs all submissions: a board is of one version of a split"
+        raise InvalidInput(f"Another split {allowed}", violations=(Violation("changed", allowed, "split"),))
+    split = split_replacement.find(session, competition, visibility)
+    if split is None:
+        raise Conflict(
+            f"The {visibility} split of {competition.slug} is what it was: evaluating it again would change nothing. "
+            f"Replace it first: lethe competition replace-split {competition.slug} {visibility}"
+        )
+    if split.state != SplitState.READY:
+        raise Conflict(f"Version {split.version} of the {visibility} split is {split.state}, not ready: {split.error}")
+    return split
+
+
 def _queue(
-    session: Session, rejudging: Rejudging, submissions: Sequence[Submission], split: Split, *, failed_too: bool
+    session: Session,
+    rejudging: Rejudging,
+    submissions: Sequence[Submission],
+    current: Split,
+    split: Split,
+    *,
+    failed_too: bool,
 ) -> dict[str, int]:
     """Make the new evaluations. Return how many score stored outputs, and how many run the code.
+
+    current: the split whose evaluations count. split: the one that the new evaluations are on.
 
     failed_too: another scorer changes nothing for what failed, yet it was chosen by name.
     """
     scored = run = 0
-    current = repository.current_evaluations(session, split.id, [each.id for each in submissions])
-    by_submission = {evaluation.submission_id: evaluation for evaluation in current}
+    counting = repository.current_evaluations(session, current.id, [each.id for each in submissions])
+    by_submission = {evaluation.submission_id: evaluation for evaluation in counting}
     for submission in submissions:
         evaluation = by_submission[submission.id]
         if rejudging.changed == "scorer" and rerun.has_outputs(session, evaluation):
@@ -204,6 +233,8 @@ def apply(session: Session, competition: Competition, rejudging: Rejudging, *, a
         raise Conflict(f"{waiting} evaluations of the re-judging have not ended yet")
     found = preview(session, competition, rejudging)
     rejudging = _running(session, rejudging)
+    before = competitions.get_split(session, competition, Visibility(rejudging.visibility))
+    since = repository.on_earlier_versions(session, rejudging)
     repository.make_current(session, rejudging)
     session.expire_all()
     if rejudging.visibility == Visibility.PUBLIC:
@@ -211,6 +242,12 @@ def apply(session: Session, competition: Competition, rejudging: Rejudging, *, a
             if evaluation.is_current:
                 show_result(session, evaluation)
     split = competitions.get_split(session, competition, Visibility(rejudging.visibility))
+    for submission in since:  # it counted by the version before, and is run on this one
+        rerun.on_new_version(session, submission, split)
+    if split.id != before.id:
+        split_replacement.record(
+            session, competition, before, split, actor=actor, reason=rejudging.reason, run_again=len(since)
+        )
     if rejudging.scoring is not None:
         _adopt_scoring(session, competition, rejudging, split)
     send_after_commit(session, GROUP_TIES, split.id)

@@ -49,7 +49,7 @@ def read_generated_answers(
     storage: Storage, split: Split, slug: str, shards: Sequence[Shard], *, run: int
 ) -> GeneratedAnswers | None:
     """Return the answers of one run, None where they are not all stored. Raises NotFound if there is no such run."""
-    folder = split_key(slug, split.visibility)
+    folder = split_key(slug, split.visibility, split.version)
     if not shards or not storage.exists(f"{folder}/{QUESTIONS}"):
         return None
     retrained = _find_answers(storage, f"{folder}/{RETRAINED}")

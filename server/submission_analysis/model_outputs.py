@@ -119,7 +119,7 @@ def compare_outputs(
     if not shards:
         return None
     keys = tuple((shard.result_key or "", shard.result_sha256 or "") for shard in shards)
-    retrained_key = f"{split_key(slug, split.visibility)}/hidden/retrained/outputs.safetensors"
+    retrained_key = f"{split_key(slug, split.visibility, split.version)}/hidden/retrained/outputs.safetensors"
     try:
         unlearned, retrained = _read(storage, keys, retrained_key, split.manifest_sha256 or "")
     except NotFound:

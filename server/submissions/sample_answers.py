@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.evaluation.sample_answer_files import SAMPLE_ANSWERS, SampleQuestions, UnlearnedAnswers
+from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.models.submission import Stage, Submission
 from server.storage import Storage, split_key
@@ -56,7 +57,8 @@ def read_sample_answers(session: Session, storage: Storage, submission: Submissi
     if not has_sample_answers(submission):
         raise NotFound(f"The models of {slug} answer no questions")
     try:
-        data = storage.read(f"{split_key(slug, Visibility.PUBLIC)}/{SAMPLE_ANSWERS}")
+        split = competitions.get_split(session, submission.competition, Visibility.PUBLIC)
+        data = storage.read(f"{split_key(slug, split.visibility, split.version)}/{SAMPLE_ANSWERS}")
     except NotFound:
         return AnswersShown((), NO_QUESTIONS.format(slug=slug))
     asked = SampleQuestions.model_validate_json(data).questions

@@ -91,6 +91,7 @@ FOR: dict[str, tuple[str, ...]] = {
         f"GET {C}/splits/{{visibility}}/report",
         f"POST {C}/prepare",
         f"POST {C}/cancel-preparation",
+        f"POST {C}/splits/{{visibility}}/replacement",
         f"DELETE {C}",
         f"PATCH {C}",
         f"PUT {C}/file",

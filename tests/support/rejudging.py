@@ -12,13 +12,13 @@ from tests.support.instance import Instance
 BASE = "/api/v1/competitions/digits"
 
 
-def finish(server: Instance, submission: str, score: float | None) -> None:
+def finish(server: Instance, submission: str, score: float | None, *, fault: Fault = Fault.PARTICIPANT) -> None:
     """End the new evaluation of one submission, with a score or a failure."""
     with server.database.write() as session:
         new = Evaluation.submission_id == submission, Evaluation.is_current.is_(False)
         evaluation = session.scalars(select(Evaluation).where(*new, Evaluation.state == "queued")).one()
         if score is None:
-            evaluations.fail(session, evaluation, fault=Fault.PARTICIPANT, error_class="exception", error={})
+            evaluations.fail(session, evaluation, fault=fault, error_class="exception", error={})
             return
         evaluation.state = EvaluationState.SCORING.value
         session.flush()

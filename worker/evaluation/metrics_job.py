@@ -79,7 +79,7 @@ def _work(session: Session, evaluation_id: str) -> ScoringWork:
     return ScoringWork(
         evaluation_id=evaluation_id,
         shards=tuple(sorted(shards, key=lambda shard: shard.first_run)),
-        split_key=split_key(competition.slug, split.visibility),
+        split_key=split_key(competition.slug, split.visibility, split.version),
         manifest_sha256=split.manifest_sha256 or "",
         scoring=get_scoring(session, evaluation),
         file=stored_file(competition),

@@ -157,7 +157,7 @@ def _work(context: WorkerContext, evaluation_id: str) -> ScoringWork | None:
         return ScoringWork(
             evaluation_id=evaluation_id,
             shards=tuple(shards),
-            split_key=split_key(competition.slug, split.visibility),
+            split_key=split_key(competition.slug, split.visibility, split.version),
             manifest_sha256=split.manifest_sha256 or "",
             scoring=get_scoring(session, evaluation),
             file=stored_file(competition),

@@ -18,14 +18,16 @@ from lethe.data.datasets.roots import datasets_below
 from lethe.device.memory import memory_given_back
 from lethe.errors import AppError, HostFault
 from lethe.evaluation.competition_score import score_outputs
-from lethe.evaluation.manifest import Manifest
+from lethe.evaluation.manifest import MANIFEST, Manifest
 from lethe.evaluation.model_outputs import OUTPUT_PATHS
 from lethe.evaluation.shard_outputs import model_outputs
+from lethe.preparation.data_check import data_difference
 from lethe.preparation.fingerprint import library_versions, maker
 from lethe.preparation.prepare import begin_split, finish_split, make_split
 from lethe.preparation.sample_models import SampleModels, retrain_on_sample
 from lethe.preparation.step_cache import OnProgress, PreparationProgress
 from server.competitions import model_shard_leases, preparation_turns, split_leases
+from server.competitions.model_shard_leases import ShardWork
 from server.competitions.split_leases import PreparedSplit, SplitWork
 from server.config import Settings
 from server.storage import split_key
@@ -55,7 +57,7 @@ def prepare(context: WorkerContext, split_id: str) -> bool:
         work = split_leases.claim(session, split_id, lease_s=settings.lease_s, device=settings.worker_device)
     if work is None:
         return False
-    exchange = open_split_exchange(context, work.competition, work.visibility)
+    exchange = open_split_exchange(context, work)
     try:
         made = _make(context, work, exchange)
     except LeaseLost:
@@ -126,13 +128,13 @@ def _store(context: WorkerContext, work: SplitWork, exchange: SplitExchange, mad
         finish_split(made.manifest, exchange.folder)
         publish_manifest(context.storage, exchange.key, exchange.folder)
     exchange.clear()
-    if work.visibility == "public":
+    if work.visibility == "public" and work.is_current:
         _store_kit(context, work, made.prepared)
 
 
 def _store_kit(context: WorkerContext, work: SplitWork, prepared: PreparedSplit) -> None:
     """Make the starter kit. Nothing waits for it, and the competition does not need it to run."""
-    exchange = open_split_exchange(context, work.competition, work.visibility)
+    exchange = open_split_exchange(context, work)
     try:
         with memory_given_back(torch.device(context.settings.worker_device)):
             store_kit(
@@ -153,9 +155,10 @@ def _sample_models(settings: Settings, split_dir: Path, competition: Competition
     return retrain_on_sample(split_dir / "sample", competition, device=settings.worker_device)
 
 
-def open_split_exchange(context: WorkerContext, competition: CompetitionFile, visibility: str) -> SplitExchange:
+def open_split_exchange(context: WorkerContext, work: SplitWork | ShardWork) -> SplitExchange:
     """Return the way to what other hosts make of the same split."""
-    return SplitExchange(context.storage, split_key(competition.slug, visibility), context.settings.scratch)
+    key = split_key(work.competition.slug, work.visibility, work.version)
+    return SplitExchange(context.storage, key, context.settings.scratch)
 
 
 def _begin(context: WorkerContext, work: SplitWork, exchange: SplitExchange, tell: OnProgress) -> list[ShardToMake]:
@@ -178,6 +181,7 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
         exchange.fetch_all()
     key, folder = exchange.key, exchange.folder
     visibility, device = Visibility(work.visibility), context.settings.worker_device
+    was_prepared = (folder / MANIFEST).is_file()
     if source_networks.is_source_file(work.competition):
         manifest = source_networks.make_split(context.settings, work.competition, visibility, folder, progress=tell)
     else:
@@ -187,6 +191,7 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
     require_ranking(work.competition, folder, manifest, oracle=oracle)
     levels = work.competition.report.capture_levels
     publish_files(context.storage, key, folder, manifest.files)
+    difference = data_difference(work.competition, visibility, folder) if was_prepared else ""
     tell(PreparationProgress("measuring one retraining in the sandbox", 0, 1))
     time_s = manifest.retraining_time_s
     cost = measure_retraining_cost(context.settings, folder, work.competition, time_s=time_s)
@@ -198,6 +203,7 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
         start_cpu_s=cost.start_cpu_s if cost.cpu_s is not None else None,
         device=device,
         versions=manifest.versions,
+        data_difference=difference,
         oracle=oracle_as_data(oracle, work.competition.ranking)
         | ({"references": reference_scores(folder, work.competition)} if levels else {}),
     )

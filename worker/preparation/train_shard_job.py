@@ -60,7 +60,7 @@ def _run(context: WorkerContext, work: ShardWork) -> str:
             return model_shard_leases.heartbeat(session, work, lease_s=context.settings.lease_s, models_done=done)
 
     try:
-        folder = open_split_exchange(context, work.competition, work.visibility).folder
+        folder = open_split_exchange(context, work).folder
         with watched(context.settings, beat, folder=folder) as tell:
             _make(context, work, tell)
     except LeaseLost:
@@ -93,7 +93,7 @@ def _run(context: WorkerContext, work: ShardWork) -> str:
 def _make(context: WorkerContext, work: ShardWork, tell: OnProgress) -> None:
     if is_source_file(work.competition):
         raise InvalidSplit("[network]: a network given as Python text is prepared by one worker: prepare it once more")
-    exchange = open_split_exchange(context, work.competition, work.visibility)
+    exchange = open_split_exchange(context, work)
     exchange.fetch_for(work.shard)
     prepare_shard(
         work.competition,

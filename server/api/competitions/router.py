@@ -17,8 +17,16 @@ from server.api.competitions.schemas import (
     QuotaOut,
     Reason,
     RescoringOut,
+    SplitReplacement,
 )
-from server.competitions import draft_deletion, replace_config, service, split_report, stopped_preparations
+from server.competitions import (
+    draft_deletion,
+    replace_config,
+    service,
+    split_replacement,
+    split_report,
+    stopped_preparations,
+)
 from server.db import now
 from server.deps import SessionDep, StorageDep
 from server.finals import decisions
@@ -81,9 +89,29 @@ def show_preparation(session: SessionDep, competition: Organised) -> OrganisedCo
 
 
 @router.get("/{slug}/splits/{visibility}/report", responses=problems(401, 403, 404))
-def show_split_report(visibility: Visibility, competition: Organised, storage: StorageDep) -> SplitReport:
+def show_split_report(
+    visibility: Visibility, session: SessionDep, competition: Organised, storage: StorageDep
+) -> SplitReport:
     """Show what the sets of a split hold and share, as soon as its data is cut. For organisers."""
-    return split_report.get_split_report(storage, competition, visibility)
+    split = service.get_split(session, competition, visibility)
+    return split_report.get_split_report(storage, competition, split)
+
+
+@router.post(
+    "/{slug}/splits/{visibility}/replacement",
+    status_code=status.HTTP_202_ACCEPTED,
+    responses=problems(401, 403, 404, 409, 422),
+)
+def replace_split(
+    visibility: Visibility, body: SplitReplacement, session: SessionDep, competition: Organised, account: CurrentAccount
+) -> OrganisedCompetition:
+    """Prepare another version of a split, from the data as it is now. For organisers.
+
+    The current version counts until a re-judging with `changed` = split is applied; one on which nothing was evaluated
+    is replaced as soon as the other is ready.
+    """
+    split_replacement.replace(session, competition, visibility, actor=account, reason=body.reason, dataset=body.dataset)
+    return _organised(session, competition)
 
 
 @router.post("/{slug}/prepare", status_code=status.HTTP_202_ACCEPTED, responses=problems(401, 403, 404, 409))
@@ -163,6 +191,6 @@ def reveal_competition(
 
 
 def _organised(session: Session, competition: Competition) -> OrganisedCompetition:
-    splits = service.splits(session, competition)
+    splits = [*service.splits(session, competition), *service.replacements(session, competition)]
     shards, tasks = service.model_shards(session, splits), service.tasks(session, competition)
     return OrganisedCompetition.with_splits(competition, splits, shards, tasks=tasks)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -155,6 +155,8 @@ class SplitOut(Out):
 
     competition: str = Field(description="of a task, where there are tasks", examples=["digits"])
     visibility: str = Field(examples=["public"])
+    version: int = Field(description="above 1: it replaced another", examples=[1])
+    is_current: bool = Field(description="false: it replaces the current one once a re-judging on it is applied")
     state: str = Field(examples=["preparing"])
     stage: str = Field(examples=["training 512 retrained models"])
     progress: float = Field(description="share done of that stage", examples=[0.4])
@@ -170,10 +172,20 @@ class SplitOut(Out):
     shards: list[ModelShardOut] = Field(description="empty where one worker makes the whole split")
 
 
+class SplitReplacement(In):
+    """Why a split is replaced, and by which data."""
+
+    reason: str = Field(min_length=1, max_length=1000, examples=["A third of the labels was wrong"])
+    dataset: dict[str, Any] | None = Field(
+        default=None, description="[dataset] that names the corrected data; null: where the split has it from"
+    )
+
+
 class OrganisedCompetition(CompetitionOut):
     """A competition, as its organisers see it."""
 
     splits: list[SplitOut]
+    replacements: list[SplitOut] = Field(description="versions of splits that are to replace the current ones")
     baselines: list[str] = Field(
         description="reference lines of the file; each is submitted with this message", examples=[["scrub LR=0.001"]]
     )
@@ -203,7 +215,8 @@ class OrganisedCompetition(CompetitionOut):
         return cls.read(
             competition,
             **_of_file(file),
-            splits=shown,
+            splits=[each for each in shown if each.is_current],
+            replacements=[each for each in shown if not each.is_current],
             baselines=list(dict.fromkeys(line.label for each in file.evaluated for line in each.report.baselines)),
         )
 

@@ -167,7 +167,7 @@ def _state(session: Session, competition: Competition) -> dict[str, Any]:
     return {
         "competition": competition,
         "steps": checklist(session, competition),
-        "splits": splits,
+        "splits": [*splits, *competitions.replacements(session, competition)],
         "shards": competitions.model_shards(session, splits),
         "may_change": competition_edits.may_change(competition),
         "may_rewrite": replace_config.may_rewrite(competition, list(splits)),

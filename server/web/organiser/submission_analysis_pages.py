@@ -44,22 +44,22 @@ EvaluatedDep = Annotated[EvaluatedSubmission, Depends(evaluated_submission)]
 
 @router.get("/organise/{slug}/submissions/{submission_id}")
 def analysis_page(asked: OrganiserDep, *, storage: StorageDep, evaluated: EvaluatedDep) -> Response:
-    competition, submission = asked.competition, evaluated.submission
+    competition, submission, evaluation = asked.competition, evaluated.submission, evaluated.evaluation
     comparison = service.get_output_comparison(asked.session, storage, competition, evaluated)
-    report = find_split_report(storage, competition, evaluated.visibility) if comparison else None
+    report = find_split_report(storage, competition, evaluation.split) if comparison and evaluation else None
     return asked.page(
         "submission.html",
         tab="submissions",
         s=submission,
         seen=evaluated,
         query=_query(evaluated),
-        evaluation=evaluated.evaluation,
+        evaluation=evaluation,
         score=evaluated.score,
         epsilon_stored=evaluated.epsilon is not None,
         attempts=service.list_attempts(asked.session, evaluated),
         logs=service.list_logs(asked.session, submission),
         files=highlighted_files(storage, submission),
-        failure=describe_failure(submission, evaluation=evaluated.evaluation),
+        failure=describe_failure(submission, evaluation=evaluation),
         depth=comparison,
         class_names=report.class_names if report else [],
         has_answers=asked.place.file.task.kind == "causal-lm" and evaluated.score is not None,

@@ -14,10 +14,10 @@ from tests.support.scores import add_submission, add_team
 from tests.support.web import Visitor, plain_text
 
 CODE = Path(server.__file__).parent
-KINDS = "admission_link|competition|final|participant|question|rejudging|submission|team|webhook|worker_token"
+KINDS = "admission_link|competition|final|participant|question|rejudging|split|submission|team|webhook|worker_token"
 ACTION = re.compile(rf'"((?:{KINDS})\.[a-z_]+)"')
 EVENTS_ONLY = {"submission.scored", "submission.failed", "submission.html", "submission.py", "team.html"}  # no acts
-EVENTS_ONLY |= {"competition.html", "rejudging.html"}
+EVENTS_ONLY |= {"competition.html", "rejudging.html", "split.html"}
 LOG = "/organise/digits/audit"
 
 

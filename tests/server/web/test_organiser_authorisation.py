@@ -66,6 +66,7 @@ FOR: dict[str, tuple[str, ...]] = {
         f"POST {C}/participants",
         f"POST {C}/participants/rules",
         f"GET {C}/splits/{{visibility}}",
+        f"POST {C}/splits/{{visibility}}/replace",
         f"GET {C}/exports",
         f"GET {C}/exports/{{name}}",
         f"GET {C}/bundle.zip",

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -15,12 +16,14 @@ from typing import Any
 import pytest
 import torch
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.run_limits import RetrainingCost
 from lethe.competition.visibility import Visibility
+from lethe.data.datasets.image_dataset import ImageDataset
 from lethe.data.errors import UntrainedModel
-from lethe.evaluation.manifest import verify_split
+from lethe.evaluation.manifest import Manifest, verify_split
 from lethe.preparation import image_task, model_shards
 from lethe.preparation.prepare import begin_split, prepare_split
 from lethe.preparation.step_cache import PreparationProgress
@@ -28,11 +31,15 @@ from lethe.training.checkpoints import TrainingCheckpoints
 from lethe.training.trainer import ModelTraining
 from server import queue
 from server.competitions import model_shard_leases as rows
+from server.competitions import stalled_preparations
 from server.config import Settings
 from server.db import Database, clock, now
 from server.models.account import Account, Role
-from server.models.competition import Competition, CompetitionState, Split, SplitState
+from server.models.audit import AuditEvent
+from server.models.competition import Competition, CompetitionState, Split, SplitState, Team
+from server.models.evaluation import Evaluation
 from server.models.model_shard import ModelShard, ModelShardState
+from server.models.submission import Submission
 from server.storage import Storage
 from tests.lethe.conftest import competition
 from worker.host import graceful_shutdown
@@ -177,7 +184,7 @@ def test_a_starter_kits_models_leave_nothing_on_the_device(
 
     monkeypatch.setattr(prepare_split_job, "store_kit", kit)
     monkeypatch.setattr(prepare_split_job, "memory_given_back", given_back)
-    work = SimpleNamespace(competition=competition(), visibility="public")
+    work = SimpleNamespace(competition=competition(), visibility="public", version=1)
     prepare_split_job._store_kit(host(), work, SimpleNamespace(retraining=RetrainingCost(1.0)))  # type: ignore[arg-type]
     assert said == ["kit", "cpu given back"]
 
@@ -248,6 +255,89 @@ def test_a_check_by_a_host_that_has_no_copy_trains_nothing(
     monkeypatch.setattr(image_task, "train_models", lambda *_, **__: pytest.fail("trained again"))
     assert prepare_split_job.prepare(host("b", url=url), split_id)
     assert get_split(database).state == SplitState.READY
+
+
+def test_a_check_says_that_the_data_has_changed(
+    database: Database, host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split_id, folder = begin(database, competition()), tmp_path / "storage/splits/small/public"
+    monkeypatch.setattr(prepare_split_job, "begin_split", begin_split)
+    assert prepare_split_job.prepare(host(), split_id)
+    assert get_split(database).error == ""
+    before = content(folder)
+    _change_labels(monkeypatch, every=3)
+    _check_again(database, host(), split_id)
+    split = get_split(database)
+    assert split.state == SplitState.READY
+    assert "retain: labels of" in split.error
+    assert "replace-split" in split.error
+    assert content(folder) == before, "what is stored stays"
+    with database.read() as session:
+        assert "split.data_differs" in session.scalars(select(AuditEvent.action)).all()
+    (folder / "visible/retain.safetensors").unlink()
+    _check_again(database, host(), split_id)
+    split = get_split(database)
+    assert split.state == SplitState.FAILED, "nothing is made of other data without a word"
+    assert "visible/retain.safetensors was damaged" in split.error
+
+
+def test_a_replacing_version_is_made_beside_the_current_one(
+    database: Database, host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split_id, folders = begin(database, competition()), tmp_path / "storage/splits/small"
+    kits: list[Path] = []
+    monkeypatch.setattr(prepare_split_job, "store_kit", lambda _, folder, *__, **___: kits.append(folder))
+    monkeypatch.setattr(prepare_split_job, "begin_split", begin_split)
+    assert prepare_split_job.prepare(host(), split_id)
+    first = content(folders / "public")
+    _change_labels(monkeypatch, every=3)
+    with database.write() as session:
+        made = session.scalars(select(Competition)).one()
+        made.state = CompetitionState.OPEN.value
+        dataset = {"name": "digits", "options": {"noise": 0.25}}
+        second = Split(competition_id=made.id, visibility="public", version=2, is_current=False, dataset=dataset)
+        session.add(second)
+        session.flush()
+        second_id = second.id
+        session.add(_evaluation_on(session, made, split_id))
+    assert prepare_split_job.prepare(host(), second_id)
+    with database.read() as session:
+        split = session.get_one(Split, second_id)
+        assert (split.state, split.is_current, split.error) == (SplitState.READY, False, "")
+    assert content(folders / "public") == first
+    assert Manifest.read(folders / "public-2").recipe["dataset"]["options"] == {"noise": 0.25}
+    assert kits == [folders / "public"], "the kit stays that of the version that counts"
+
+
+def _evaluation_on(session: Session, made: Competition, split_id: str) -> Evaluation:
+    team = Team(competition_id=made.id, name="ada", name_key="ada", leader_id=made.created_by)
+    session.add(team)
+    session.flush()
+    code = {"filename": "a.py", "kind": "py", "content_sha256": "0" * 64, "size_bytes": 1, "entry_point": {}}
+    submission = Submission(competition_id=made.id, team_id=team.id, account_id=made.created_by, **code)
+    session.add(submission)
+    session.flush()
+    return Evaluation(submission_id=submission.id, split_id=split_id, scorer_version="1", n_runs=1)
+
+
+def _change_labels(monkeypatch: pytest.MonkeyPatch, *, every: int) -> None:
+    """Let the dataset have another label for every third example, as in a file that was edited."""
+    opened = image_task.open_dataset
+
+    def changed(file: CompetitionFile) -> ImageDataset:
+        dataset = opened(file)
+        labels = dataset.labels.copy()
+        labels[::every] = (labels[::every] + 1) % dataset.n_classes
+        return replace(dataset, labels=labels)
+
+    monkeypatch.setattr(image_task, "open_dataset", changed)
+
+
+def _check_again(database: Database, context: Any, split_id: str) -> None:
+    with database.write() as session:
+        split = session.get_one(Split, split_id)
+        stalled_preparations.check(split, clock(session))
+    assert prepare_split_job.prepare(context, split_id)
 
 
 def _train_until_stuck(context: Any, epochs: int, stuck: Any) -> None:
