@@ -4,8 +4,11 @@
 Imports the standard library and torch only.
 """
 
+import dis
 import json
 import struct
+import sys
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -23,6 +26,8 @@ from lethe.runtime.weights_layout import ORIGINAL_MODEL
 Style = Literal["dict", "tuple"]
 BATCH_SIZE = 64
 LABEL = "label"
+PAIR = ("image", "age_group")  # what an example is where two are wanted
+UNPACK = dis.opmap["UNPACK_SEQUENCE"]
 IMAGES = "image-classification"
 TASK_LOADERS = {"causal-lm": ".answer_loaders"}  # of other tasks: the module with their `load_sets`
 FLOAT_CACHE_BYTES = 512 * 2**20  # a set below this is kept as floats, so that a batch is one gather
@@ -72,13 +77,25 @@ class Loaders:
 class DictSample(dict[str, Any]):
     """One example, or a batch, with the keys that Kaggle's entries know. `label` is another name of `age_group`.
 
-    The type lets a complete batch be collated at once.
+    Unpacked into two, or read by position, it is the pair of inputs and targets, since it cannot always be seen before
+    which of the two the code expects. The type lets a complete batch be collated at once.
     """
 
-    def __missing__(self, key: str) -> Any:
+    def __missing__(self, key: object) -> Any:
         if key == LABEL:
             return self["age_group"]
+        if type(key) is int and -len(PAIR) <= key < len(PAIR):
+            return self[PAIR[key]]
         raise KeyError(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self["image"], self["age_group"])) if _unpacks_into_two(sys._getframe(1)) else super().__iter__()
+
+
+def _unpacks_into_two(frame: types.FrameType) -> bool:
+    """Return whether the frame is at `x, y = value`, in whatever statement."""
+    code, at = frame.f_code.co_code, frame.f_lasti
+    return code[at] == UNPACK and code[at + 1] == len(PAIR)
 
 
 class TupleSample(tuple[Any, ...]):

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lethe.errors import InvalidSubmission, Violation
 from lethe.submission import notebook
-from lethe.submission.archive import refused
+from lethe.submission.archive import common_folder, refused
 from lethe.submission.ast_depth import MAX_LEVELS, is_too_deep
 from lethe.submission.batch_style import Style, sample_style
 from lethe.submission.cell_bodies import with_bodies_parsed
@@ -40,6 +40,7 @@ FOREIGN_HINT = (
     "make it with these and call its method; docs/participants/submissions.md has an example"
 )
 STYLE_COMMENT = "#lethe:samples="
+MAX_KEPT_BYTES = 1 << 20  # trees take a hundred times as much memory
 Program = Literal["", "saves", "defines"]
 
 
@@ -83,17 +84,17 @@ def find_entry_point(files: Mapping[str, bytes], *, shown_as: str | None = None,
     files: content by relative path. shown_as: the name that the participant knows a lone file by. task: the name of the
     task that it is for, whose file `<task>.py` goes before any other.
     """
-    described = _described(files)
+    top = common_folder(list(files))  # of a package, whose folder is kept
+    described = _described(files, top)
     sources = [name for name in files if name.endswith(".py")]
-    own = next((name for name in (f"{task}.py", f"{task.replace('-', '_')}.py") if task and name in sources), None)
-    file = own or _chosen_file(files, sources, described)
+    of_task = (f"{top}{task}.py", f"{top}{task.replace('-', '_')}.py")
+    own = next((name for name in of_task if task and name in sources), None)
+    file = own or _chosen_file(files, sources, described, top)
     tree = _parsed(file, files[file], shown_as or file)
-    followed = [file]
-    imported = _imported_in(files, file, followed)
-    found = _found([tree], described.function, file=shown_as or file, imported=imported)
-    _check_imported(files, tree, file)
+    found = _found([tree], described.function, file=shown_as or file, imported=_imported_in(files, file))
+    imported = _parsed_imports(files, tree, file)
     said = described.samples or _style_said_in([files[file]], shown_as or file)
-    style = said or _calling_style([_parsed(name, files[name], name) for name in dict.fromkeys(followed)], found.name)
+    style = said or _calling_style([tree, *imported], found.name)
     return EntryPoint(file=file, function=found.name, style=style, keywords=found.keywords)
 
 
@@ -134,11 +135,8 @@ def _calling_style(trees: Sequence[ast.Module], function: str) -> Style:
     return sample_style([ast.Module(reached_definitions(trees, function), [])])
 
 
-def _imported_in(files: Mapping[str, bytes], file: str, followed: list[str]) -> Imported:
-    """Return what finds the file that a statement of `file` imports from, if the package holds it.
-
-    followed: where the names of the files that were looked into are added.
-    """
+def _imported_in(files: Mapping[str, bytes], file: str) -> Imported:
+    """Return what finds the file that a statement of `file` imports from, if the package holds it."""
 
     def imported(node: ast.ImportFrom) -> ImportedFile | None:
         module = ast.ImportFrom(node.module, [ast.alias("*")], node.level)
@@ -146,8 +144,7 @@ def _imported_in(files: Mapping[str, bytes], file: str, followed: list[str]) -> 
         if not found:
             return None
         name = found[-1]
-        followed.append(name)
-        return ImportedFile(name, [_parsed(name, files[name], name)], _imported_in(files, name, followed))
+        return ImportedFile(name, [_parsed(name, files[name], name)], _imported_in(files, name))
 
     return imported
 
@@ -188,11 +185,25 @@ def _is_foreign(tree: ast.Module) -> bool:
     return any(getattr(item, "name", "") in FOREIGN_METHODS for node in classes for item in node.body)
 
 
-def _described(files: Mapping[str, bytes]) -> Description:
-    if DESCRIPTION not in files:
+def _check_levels(tree: ast.Module, name: str) -> None:
+    """Raise InvalidSubmission for an import with more dots than the file has folders around it."""
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.level > name.count("/"):
+            shown = f"from {'.' * node.level}{node.module or ''} import …"
+            raise _refused(
+                name,
+                f"`{shown}` leads out of the package: zip the folder that is the package, not only what it holds, "
+                "or import without dots",
+                line=node.lineno,
+            )
+
+
+def _described(files: Mapping[str, bytes], top: str) -> Description:
+    content = files.get(f"{top}{DESCRIPTION}")
+    if content is None:
         return Description()
     try:
-        return Description.model_validate(tomllib.loads(files[DESCRIPTION].decode()))
+        return Description.model_validate(tomllib.loads(content.decode()))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _refused(DESCRIPTION, f"is not TOML: {error}") from error
     except ValidationError as error:
@@ -211,29 +222,40 @@ def _parsed(name: str, content: bytes, shown_as: str) -> ast.Module:
     return tree
 
 
-def _check_imported(files: Mapping[str, bytes], tree: ast.Module, file: str) -> None:
-    """Raise InvalidSubmission if a file that the entry file needs cannot be read. One tree at a time is kept."""
+def _parsed_imports(files: Mapping[str, bytes], tree: ast.Module, file: str) -> list[ast.Module]:
+    """Return the trees of the files that the entry file needs, as many as MAX_KEPT_BYTES of text are.
+
+    Raises InvalidSubmission if one of them cannot be read.
+    """
     seen, waiting = {file}, [file]
+    kept: list[ast.Module] = []
+    n_bytes = 0
     while waiting:
         name = waiting.pop()
-        tree = tree if name == file else _parsed(name, files[name], name)
+        if name != file:
+            tree = _parsed(name, files[name], name)
+            n_bytes += len(files[name])
+            kept += [tree] if n_bytes <= MAX_KEPT_BYTES else []
+        _check_levels(tree, name)
         found = set(imported_files(tree, name, files)) - seen
         seen |= found
         waiting += sorted(found)
+    return kept
 
 
-def _chosen_file(files: Mapping[str, bytes], sources: Sequence[str], described: Description) -> str:
+def _chosen_file(files: Mapping[str, bytes], sources: Sequence[str], described: Description, top: str) -> str:
     if described.file is not None:
-        if described.file not in sources:
+        found = next((name for name in (top + described.file, described.file) if name in sources), None)
+        if found is None:
             raise _refused(DESCRIPTION, f"names the file {described.file!r}, which the package does not hold")
-        return described.file
-    usual = [name for name in USUAL_FILES if name in sources]
+        return found
+    usual = [top + name for name in USUAL_FILES if top + name in sources]
     if usual:
         parsed = (name for name in usual if _defines(_parsed(name, files[name], name), described.function))
         return usual[0] if len(usual) == 1 else next(parsed, usual[0])
-    top = [name for name in sources if "/" not in name]
-    if len(top) == 1 or len(sources) == 1:
-        return (top or sources)[0]
+    beside = [name for name in sources if "/" not in name.removeprefix(top) and not name.endswith("__init__.py")]
+    if len(beside) == 1 or len(sources) == 1:
+        return (beside or sources)[0]
     raise refused("file", f"needs {' or '.join(USUAL_FILES)} at its top, one single .py file, or {DESCRIPTION}")
 
 

@@ -45,6 +45,8 @@ def reached_definitions(trees: Sequence[ast.Module], function: str) -> list[ast.
 def _read(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         yield node.id
+    elif isinstance(node, ast.Attribute):  # of a module, or of an object
+        yield node.attr
     elif isinstance(node, ast.ImportFrom):  # of another file of the package
         yield from (alias.name for alias in node.names)
 

@@ -83,7 +83,8 @@ def accepted_files(data: bytes, filename: str, entry_point: Mapping[str, Any]) -
     is_script = kind == "py" and entry_point.get("file") != notebook.ENTRY_FILE  # not taken for an export then
     source = _Source({SCRIPT: data}) if is_script else _read(data, filename, kind=kind, limits=LIMITS)
     if source.cells is None:
-        return _without_guards(source.files, entry_point)
+        is_as_then = entry_point["file"] in source.files
+        return _without_guards(source.files if is_as_then else without_folder(source.files), entry_point)
     edits = entry_point.get("edits")
     return notebook.list_files(LineEdits.of_data(edits).apply(source.cells) if edits else source.cells)
 
@@ -144,7 +145,8 @@ def _read(data: bytes, filename: str, *, kind: str, limits: PackageLimits, sourc
 
 def _plain_package(kind: str, files: dict[str, bytes], *, shown_as: str | None, libraries: str, task: str) -> Package:
     entry_point = find_entry_point(files, shown_as=shown_as, task=task)
-    notes = unmet_requirements(files.get(REQUIREMENTS, b"").decode(errors="replace"), libraries=libraries)
+    required = files.get(f"{common_folder(list(files))}{REQUIREMENTS}", b"").decode(errors="replace")
+    notes = unmet_requirements(required, libraries=libraries)
     return Package(kind, files, replace(entry_point, notes=notes))
 
 
@@ -171,16 +173,37 @@ def _mode(cells: Sequence[str], filename: str, *, modes: Sequence[Mode]) -> Mode
 
 
 def read_zip(data: bytes, *, limits: PackageLimits = LIMITS, sources_only: bool = False) -> dict[str, bytes]:
-    """Return the files of a zip. Raises InvalidSubmission. sources_only: the others are checked, and come empty."""
+    """Return the files of a zip; a folder around all of them is kept only if it is a package.
+
+    Raises InvalidSubmission. sources_only: the others are checked, and come empty.
+    """
     with checked_archive(io.BytesIO(data), limits=limits) as (archive, entries):
         _check_sources(entries, limits=limits)
-        folder = common_folder([entry.filename for entry in entries])
-        return {
-            entry.filename.removeprefix(folder): _content(
-                archive, entry, keep=is_source(entry.filename) or not sources_only
-            )
+        files = {
+            entry.filename: _content(archive, entry, keep=is_source(entry.filename) or not sources_only)
             for entry in entries
         }
+    return files if _is_package(files) else without_folder(files)
+
+
+def without_folder(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the files without the folder that all of them lie in."""
+    folder = common_folder(list(files))
+    return {name.removeprefix(folder): content for name, content in files.items()}
+
+
+def _is_package(files: Mapping[str, bytes]) -> bool:
+    """Return whether the folder that all files lie in is a package: it says so, or code imports by its name or dots."""
+    folder = common_folder(list(files))
+    name = folder.rstrip("/")
+    if not name or "." in name:
+        return False
+    own = re.escape(name.encode())
+    return f"{folder}__init__.py" in files or any(
+        re.search(rb"^[ \t]*(from[ \t]+(\.{%d}|%b\b)|import[ \t]+%b\b)" % (path.count("/"), own, own), content, re.M)
+        for path, content in files.items()
+        if path.endswith(".py")
+    )
 
 
 def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, *, keep: bool) -> bytes:

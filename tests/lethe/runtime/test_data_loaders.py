@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch.utils.data import ConcatDataset, DataLoader, Subset, WeightedRandomSampler
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, WeightedRandomSampler
 
 from lethe.runtime import data_loaders as loaders_module
 from lethe.runtime.data_loaders import GuestData, ImageSet, InMemoryDataset, load_data, make_loaders, read_safetensors
@@ -61,6 +61,52 @@ def test_tuple_batches_are_inputs_and_targets(data: GuestData) -> None:
     inputs, targets = next(iter(make_loaders(data, style="tuple").forget))
     assert inputs.shape == (5, 1, 2, 3)
     assert sorted(targets.tolist()) == [0, 0, 1, 1, 2]
+
+
+class Doubled(Dataset[Any]):
+    """Another's examples, changed, as entries wrap them."""
+
+    def __init__(self, base: Any) -> None:
+        self.base = base
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def __getitem__(self, index: int) -> Any:
+        image, label = self.base[index]
+        return 2 * image, label
+
+
+def test_dict_batches_are_pairs_for_code_that_unpacks_them(data: GuestData) -> None:
+    loader = make_loaders(data).retain
+    torch.manual_seed(1)
+    batches = list(loader)
+    for read in (
+        lambda: [(x, y) for x, y in loader],
+        lambda: [(x, y) for _, (x, y) in enumerate(loader)],
+        lambda: [(batch[0], batch[-1]) for batch in loader],
+        lambda: [(*(x, y),) for x, y in DataLoader(loader.dataset, 64, shuffle=True)],
+        lambda: [(x / 2, y) for x, y in DataLoader(Doubled(loader.dataset), 64, shuffle=True)],
+    ):
+        torch.manual_seed(1)
+        pairs: Any = read()
+        assert len(pairs) == len(batches)
+        for (inputs, targets), batch in zip(pairs, batches, strict=True):
+            assert torch.equal(inputs, batch["image"])
+            assert torch.equal(targets, batch["age_group"])
+
+
+def test_dict_batches_stay_dicts_for_all_other_code(data: GuestData) -> None:
+    batch = next(iter(make_loaders(data).retain))
+    keys = ["image", "image_id", "age_group", "age", "person_id"]
+    assert list(batch) == [key for key in batch] == list(batch.keys()) == keys  # noqa: C416 - another instruction
+    first, *rest = batch
+    assert [first, *rest] == keys
+    assert list({**batch}) == list(dict(batch)) == keys
+    with pytest.raises(KeyError):
+        batch[2]
+    with pytest.raises(ValueError, match="values to unpack"):
+        _, _, _ = batch
 
 
 def test_inputs_are_scaled_bytes_of_the_same_example(data: GuestData) -> None:

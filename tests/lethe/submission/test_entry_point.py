@@ -305,3 +305,25 @@ def test_files_that_star_import_one_another_are_looked_into_once() -> None:
     stars = b"".join(b"from m%d import *\n" % number for number in range(12))
     files = {f"m{number}.py": stars for number in range(12)}
     assert "has no function" in refused({"submission.py": stars, **files}).detail
+
+
+STEPS = b"def train(net, loader):\n    for batch in loader:\n        x, y = [part.to('cpu') for part in batch]\n"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "from steps import train\ndef unlearning(net, retain, forget, val):\n    train(net, retain)\n",
+        "import steps\ndef unlearning(net, retain, forget, val):\n    steps.train(net, retain)\n",
+        "from outer import fit\ndef unlearning(net, retain, forget, val):\n    fit(net, retain)\n",
+    ],
+)
+def test_code_in_helper_modules_says_how_it_reads_batches(entry: str) -> None:
+    files = {
+        "submission.py": entry.encode(),
+        "steps.py": STEPS,
+        "outer.py": b"from steps import train\ndef fit(net, loader):\n    train(net, loader)\n",
+    }
+    assert find_entry_point(files).style == "tuple"
+    files["steps.py"] = STEPS.replace(b"x, y = [part.to('cpu') for part in batch]", b"batch['image']")
+    assert find_entry_point(files).style == "dict"

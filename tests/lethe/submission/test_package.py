@@ -10,7 +10,7 @@ import pytest
 
 from lethe.errors import InvalidSubmission
 from lethe.submission.archive import SOURCE_MIB
-from lethe.submission.package import PackageLimits, load_package, read_zip
+from lethe.submission.package import PackageLimits, accepted_files, load_package, read_zip
 from tests.support.instance import GOOD_CODE, make_zip
 
 
@@ -49,6 +49,45 @@ def test_zip_keeps_its_files() -> None:
 def test_zip_of_a_folder_stands_at_the_top() -> None:
     package = load_package(make_zip({"mine/unlearning.py": GOOD_CODE, "mine/lib/a.py": b""}), "mine.zip")
     assert set(package.files) == {"unlearning.py", "lib/a.py"}
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"p/__init__.py": b"", "p/unlearning.py": GOOD_CODE},
+        {"p/unlearning.py": b"from .util import x\n" + GOOD_CODE, "p/util.py": b"x = 1\n"},
+        {"p/unlearning.py": b"from p.util import x\n" + GOOD_CODE, "p/util.py": b"x = 1\n"},
+        {"p/unlearning.py": b"import lib.b\n" + GOOD_CODE, "p/lib/b.py": b"    from p import util\n", "p/util.py": b""},
+        {"p/unlearning.py": GOOD_CODE, "p/lib/b.py": b"from ..util import x\n", "p/util.py": b"x = 1\n"},
+    ],
+)
+def test_zip_of_a_package_keeps_its_folder(files: dict[str, bytes]) -> None:
+    package = load_package(make_zip(files), "code.zip")
+    assert set(package.files) == set(files)
+    assert package.entry_point.file == "p/unlearning.py"
+    # what was accepted before this was so is unpacked as it was then
+    stored = {**package.entry_point.as_data(), "file": "unlearning.py"}
+    assert "unlearning.py" in accepted_files(make_zip(files), "code.zip", stored)
+
+
+def test_zip_of_a_package_is_described_in_it() -> None:
+    files = {
+        "p/__init__.py": b"",
+        "p/main.py": GOOD_CODE,
+        "p/other.py": b"",
+        "p/submission.toml": b'file = "main.py"\n',
+        "p/requirements.txt": b"nonesuch-library==1.0\n",
+    }
+    package = load_package(make_zip(files), "code.zip")
+    assert package.entry_point.file == "p/main.py"
+    assert package.entry_point.notes
+
+
+def test_import_with_more_dots_than_folders_is_refused_with_its_line() -> None:
+    flat = {"__init__.py": b"", "unlearning.py": b"from .util import x\n" + GOOD_CODE, "util.py": b"x = 1\n"}
+    assert "unlearning.py, line 1: `from .util import …` leads out of the package" in refusal(make_zip(flat))
+    either = b"try:\n    from .util import x\nexcept ImportError:\n    from util import x\n"
+    load_package(make_zip({**flat, "unlearning.py": either + GOOD_CODE}), "code.zip")
 
 
 def test_zip_litter_of_archivers_is_left_out() -> None:
