@@ -14,7 +14,17 @@ from typing import Any
 
 from lethe.runtime.sent_names import name_as_sent
 from sandbox.frame_reader import FrameState, WeightsProblem
-from sandbox.verdict_texts import MESSAGES, NO_NETWORK, NOT_INSTALLED, OPEN_MESSAGES, ORGANISERS_OVERFLOW, OTHER_VERSION
+from sandbox.verdict_texts import (
+    BESIDE_THE_CODE,
+    MESSAGES,
+    NO_NETWORK,
+    NOT_INSTALLED,
+    OPEN_MESSAGES,
+    ORGANISERS_OVERFLOW,
+    OTHER_VERSION,
+    SAMPLES,
+    WHICH_FILES_COUNT,
+)
 
 
 class Blame(StrEnum):
@@ -133,6 +143,7 @@ _CLAIMABLE = frozenset(
 )
 _ABOUT_SKIPPED = frozenset({"skipped-name", "model-after-skip"})
 MOST_OF_A_CAUSE = 300
+MOST_OF_A_NAME, MOST_FILES_NAMED = 120, 8
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 _EXCEPTIONS = frozenset(
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
@@ -208,7 +219,10 @@ def _of_claim(facts: ExitFacts, context: Context) -> Verdict:
     detail = _difference(claim.get("detail"), context) if error_class == "wrong-weights" else ""
     detail += _skipped(claim.get("detail"), context) if error_class in _ABOUT_SKIPPED else ""
     where = f" See {name_as_sent(file, context.sent_as)}, line {line}." if line else ""
+    detail += _uncounted(claim.get("written"), context)
     exception_type = _exception_type(claim, open_log=context.open_log)
+    detail += _beside_the_code(claim.get("beside"), context)
+    detail += _about_samples(claim.get("samples"), context)
     detail += _missing(claim, exception_type, context)
     return _failed(
         error_class,
@@ -262,13 +276,14 @@ def _difference(detail: Any, context: Context) -> str:
         return " It has a tensor that the original lacks: keep tied layers tied, and merge adapters into the weights."
     if not isinstance(name, str) or name not in context.tensors:
         return ""
-    if kind == "missing":
-        return f" It lacks {name!r}."
-    if kind in {"shape", "dtype"}:
-        vocabulary = " The vocabulary must not change." if kind == "shape" and name == EMBEDDING else ""
-        cast = " Call net.float() at the end if you have cast it." if kind == "dtype" else ""
-        return f" {name!r} has another {kind}.{vocabulary}{cast}"
-    return ""
+    vocabulary = " The vocabulary must not change." if name == EMBEDDING else ""
+    differences = {
+        "missing": f"It lacks {name!r}.",
+        "storage": f"{name!r} is no plain tensor: it is sparse, quantised or has no numbers. Make it dense at the end.",
+        "shape": f"{name!r} has another shape.{vocabulary}",
+        "dtype": f"{name!r} has another dtype. Call net.float() at the end if you have cast it.",
+    }
+    return f" {differences[kind]}" if isinstance(kind, str) and kind in differences else ""
 
 
 def _skipped(detail: Any, context: Context) -> str:
@@ -279,6 +294,29 @@ def _skipped(detail: Any, context: Context) -> str:
     name, cause = detail.get("name"), str(detail.get("cause", ""))[:MOST_OF_A_CAUSE]
     named = f"{name[:100]!r} was not set: " if isinstance(name, str) else ""
     return f" {named}{place}, line {detail.get('line')} failed with {cause}."
+
+
+def _beside_the_code(name: Any, context: Context) -> str:
+    """Say how to open a file that was sent along; the run's own word, so not on hidden data."""
+    if not context.open_log or not isinstance(name, str):
+        return ""
+    return BESIDE_THE_CODE.format(name=name[:MOST_OF_A_NAME])
+
+
+def _about_samples(style: Any, context: Context) -> str:
+    """Say in which form the loaders give batches and how to choose; the run's own word, so not on hidden data."""
+    if not context.open_log or EMBEDDING in context.tensors or not isinstance(style, str):
+        return ""  # batches of texts have one form
+    return SAMPLES.get(style, "")
+
+
+def _uncounted(written: Any, context: Context) -> str:
+    """Say which files a notebook has written without one that counts; the run's own word, so not on hidden data."""
+    if not isinstance(written, list) or not written or not context.open_log:
+        return ""
+    named = ", ".join(str(name)[:MOST_OF_A_NAME] for name in written[:MOST_FILES_NAMED])
+    more = f" and {len(written) - MOST_FILES_NAMED} more" if len(written) > MOST_FILES_NAMED else ""
+    return f" No file counted as a run's model; written were {named}{more}. {WHICH_FILES_COUNT}"
 
 
 def _failed(
@@ -314,5 +352,5 @@ def _detail_bits(error_class: str, context: Context, *, detail: str, exception_t
     if line:
         bits += math.log2(sum(context.files.values()) + len(context.files) + 1)
     if detail and error_class in _NAMES_A_TENSOR:
-        bits += math.log2(3 * len(context.tensors) + 2)
+        bits += math.log2(4 * len(context.tensors) + 2)
     return bits

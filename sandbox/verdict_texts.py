@@ -5,6 +5,17 @@ ONCE = (
     "it is finished, beginning with the lowest number; or let the whole notebook run once, with a line "
     "`# lethe: mode = notebook`."
 )
+BESIDE_THE_CODE = (
+    " The file was sent along and lies beside the code, not in the current folder: open it by "
+    "`pathlib.Path(__file__).parent / {name!r}`."
+)
+SAMPLES = {  # how the loaders of the run gave batches
+    "dict": " Batches are dicts here: batch['image'], batch['label'] (also `x, y = batch`). For (inputs, targets) "
+    "pairs begin the entry file with the line `# lethe: samples = tuple`.",
+    "tuple": " Batches are pairs (inputs, targets) here. For dicts with the keys image, label, image_id, age and "
+    "person_id begin the entry file with the line `# lethe: samples = dict`.",
+}
+WHICH_FILES_COUNT = "Name the models unlearned_checkpoint_<number>.pth, or list those that count in a submission.zip."
 ORGANISERS_OVERFLOW = (
     " The competition's original model itself holds numbers there that half precision cannot; tell the organiser."
 )

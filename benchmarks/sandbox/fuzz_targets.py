@@ -14,7 +14,6 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 
 import torch
@@ -26,7 +25,6 @@ from lethe.submission.package import PackageLimits, load_package, read_zip
 from sandbox.frame_reader import FrameReader, FrameState, find_problem
 from sandbox.guest.frame_format import WEIGHTS_TAG, encode_fault
 from sandbox.guest.notebook.frame_format import CHECKPOINT_TAG, CHOICE_TAG, NUMBER
-from sandbox.guest.notebook.torch_files import NotTorchFile, read_state_dict
 from sandbox.notebook_stream import CheckpointReader, NotebookRun
 from sandbox.run_log import readable_log
 from sandbox.verdict import Blame, Context, ExitFacts, judge
@@ -38,7 +36,6 @@ OWN_S, OWN_MIB = 1.0, 64  # processor seconds and memory of the web process for 
 WITHIN_S = 20.0  # processor seconds for one input; a busy machine's are longer too
 WITHIN_MIB = 96
 SMALL = PackageLimits(files=64, unpacked_bytes=1 << 20, ratio_from_bytes=1 << 16)
-_LARGEST_TENSOR = 1 << 16
 _STATE = {"1.weight": torch.arange(6.0).reshape(2, 3), "1.bias": torch.zeros(2), "n": torch.tensor(3)}
 _FRAME = save(_STATE)
 _LAYOUT = read_layout(_FRAME)
@@ -170,21 +167,6 @@ def _package(data: bytes) -> None:
         _require(entry in package.files, "the entry point is not in the package")
 
 
-def _torch_file(data: bytes) -> None:
-    try:
-        state = read_state_dict(data)
-    except NotTorchFile:
-        return
-    for name, ref in state.refs.items():
-        if prod(ref.shape) > _LARGEST_TENSOR:
-            continue  # whoever reads compares shapes with the original model's first
-        try:
-            tensor = state.tensor(name)
-        except NotTorchFile:
-            continue
-        _require(tuple(tensor.shape) == tuple(ref.shape), f"{name!r} has another shape than it says")
-
-
 def _layout(data: bytes) -> None:
     try:
         layout = read_layout(data)
@@ -235,15 +217,6 @@ def _zip(files: Mapping[str, bytes], *, method: int = zipfile.ZIP_DEFLATED) -> b
     return buffer.getvalue()
 
 
-def _torch_files() -> tuple[bytes, ...]:
-    def saved(*, is_zip: bool) -> bytes:
-        buffer = io.BytesIO()
-        torch.save(_STATE, buffer, _use_new_zipfile_serialization=is_zip)
-        return buffer.getvalue()
-
-    return saved(is_zip=True), saved(is_zip=False)
-
-
 def _notebook() -> bytes:
     cells = [{"cell_type": "code", "source": _CODE}, {"cell_type": "code", "source": ["%%time\n", "x = 1\n"]}]
     return json.dumps({"cells": cells, "metadata": {"language_info": {"name": "python"}}, "nbformat": 4}).encode()
@@ -289,7 +262,6 @@ TARGETS: Mapping[str, Target] = {
     "archive": Target(_ZIPS, _archive),
     "dataset": Target((*_ZIPS, _zip({"images.csv": b"path,label\na.png,0\n", "a.png": bytes(999)})), _dataset),
     "package": Target((*_ZIPS, _notebook(), _CODE.encode()), _package),
-    "torch-file": Target(_torch_files(), _torch_file),
     "layout": Target((_FRAME,), _layout),
     "frame": Target((WEIGHTS_TAG + _FRAME, _FAULTS), _frame),
     "checkpoints": Target(

@@ -4,20 +4,23 @@ It shares an interpreter with code that may rewrite it, so nothing it says is be
 fault is a claim about the participant's own run, and its weights are checked again.
 """
 
+import contextlib
 import errno
 import importlib.util
 import inspect
+import os
 import random
 import sys
 import traceback
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from lethe.runtime import data_loaders, earlier_torch, notebook_shell
 from lethe.runtime.class_weights import ClassWeights
@@ -39,6 +42,24 @@ _PHRASES = (
     *(
         (phrase, "disk-limit") for phrase in ("StreamWriter failed writing", "iostream error", "unexpected pos ")
     ),  # full
+)
+
+
+# What errors say where code gets a dict in place of a pair, and where it gets a pair in place of a dict.
+_NOT_DICTS = (
+    "values to unpack",
+    "'str' object has no attribute",
+    "not str",
+    "not DictSample",
+    "'DictSample'",
+    "'slice'",
+)
+_NOT_PAIRS = (
+    "list indices must be",
+    "tuple indices must be",
+    "'list' object has no",
+    "'tuple' object has no",
+    "not list",
 )
 
 
@@ -88,12 +109,15 @@ class Unlearned:
 
 
 class RunFault(Exception):
-    """The participant's code cannot be used; `error_class` says why."""
+    """The participant's code cannot be used; `error_class` says why. written: files of which none counts as a model."""
 
-    def __init__(self, error_class: str, *, detail: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, error_class: str, *, detail: Mapping[str, Any] | None = None, written: Sequence[str] = ()
+    ) -> None:
         super().__init__(error_class)
         self.error_class = error_class
         self.detail = dict(detail or {})
+        self.written = list(written)
 
 
 def unlearned_weights(task: Task, preloaded: Preloaded) -> Unlearned:
@@ -129,7 +153,7 @@ def weights_of_call(found: Callable[..., Any], task: Task, preloaded: Preloaded,
         kind = type(returned).__name__
         print(f"{WARNING} {task.function} returned a {kind}; only None or a network count, so `net` is taken.")
     state = _state_of(returned if isinstance(returned, nn.Module) else net, preloaded.layout)
-    return Unlearned([tensor_bytes(state, slot) for slot in _checked_slots(state, preloaded.layout)], is_wrong)
+    return Unlearned(checked_pieces(state, preloaded.layout), is_wrong)
 
 
 def _state_of(model: nn.Module, layout: WeightsLayout) -> Mapping[str, Any]:
@@ -185,14 +209,26 @@ def _loaded_file(task: Task) -> Cells:
         raise RunFault("no-entry-point")
     for folder in dict.fromkeys((str(path.parent), str(task.submission))):
         sys.path.insert(0, folder)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = _module_name(path, task.submission)
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None:
         raise RunFault("no-entry-point")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # so that worker processes can find its classes
+    sys.modules[name] = module  # so that worker processes can find its classes
     cells = Cells(module.__dict__, skips=True)
     cells.run([path])
     return cells
+
+
+def _module_name(path: Path, submission: Path) -> str:
+    """Return the name that a file is imported by; of one in a package, after the package itself was imported."""
+    *folders, _ = path.relative_to(submission).parts
+    if not folders or any("." in name for name in folders):
+        return path.stem
+    if (path.parent / "__init__.py").is_file():
+        with contextlib.suppress(Exception):  # the file's own import of it fails likewise, and says where
+            importlib.import_module(".".join(folders))
+    return ".".join((*folders, path.stem))
 
 
 def _bound_run(made: type[Any]) -> Callable[..., Any]:
@@ -215,11 +251,18 @@ def _require_signature(function: Callable[..., Any], keywords: Mapping[str, Any]
         raise RunFault("wrong-signature") from error
 
 
+def checked_pieces(state: Mapping[str, Any], layout: WeightsLayout) -> list[memoryview]:
+    """Return the bytes of weights in the frame's order. Raises RunFault where they are not like the original's."""
+    return [tensor_bytes(state, slot) for slot in _checked_slots(state, layout)]
+
+
 def _checked_slots(state: Mapping[str, Any], layout: WeightsLayout) -> tuple[TensorSlot, ...]:
     for slot in layout.tensors:
         value = state.get(slot.name)
         if not isinstance(value, torch.Tensor):
             raise RunFault("wrong-weights", detail={"kind": "missing", "tensor": slot.name})
+        if not _is_plain(value):
+            raise RunFault("wrong-weights", detail={"kind": "storage", "tensor": slot.name})
         if tuple(value.shape) != slot.shape:
             raise RunFault("wrong-weights", detail={"kind": "shape", "tensor": slot.name})
         if value.dtype != data_loaders.TORCH_DTYPES[slot.dtype]:
@@ -229,17 +272,31 @@ def _checked_slots(state: Mapping[str, Any], layout: WeightsLayout) -> tuple[Ten
     return layout.tensors
 
 
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor's numbers lie one after the other: it is not sparse, quantised or without any."""
+    return tensor.layout is torch.strided and not (
+        tensor.is_meta or tensor.is_quantized or tensor.is_nested or is_lazy(tensor)
+    )
+
+
 def tensor_bytes(state: Mapping[str, torch.Tensor], slot: TensorSlot) -> memoryview:
-    flat = state[slot.name].detach().to("cpu").contiguous().reshape(-1)
-    if flat.is_conj() or flat.is_neg():
-        flat = flat.resolve_conj().resolve_neg()
-    return memoryview(flat.view(torch.uint8).numpy().data) if flat.numel() else memoryview(b"")
+    """Return a tensor's bytes. Raises RunFault where it has none of its own, as a tracer's has not."""
+    try:
+        flat = state[slot.name].detach().to("cpu").contiguous().reshape(-1)
+        if flat.is_conj() or flat.is_neg():
+            flat = flat.resolve_conj().resolve_neg()
+        return memoryview(flat.view(torch.uint8).numpy().data) if flat.numel() else memoryview(b"")
+    except (TypeError, RuntimeError) as error:
+        if "memory" in str(error):
+            raise
+        raise RunFault("wrong-weights", detail={"kind": "storage", "tensor": slot.name}) from error
 
 
 def describe(error: BaseException, task: Task) -> dict[str, Any]:
     """Return the fault's fields: a class, the exception's types from its own to its base, the own file's line."""
     if isinstance(error, RunFault):
-        return {"class": error.error_class, "detail": error.detail}
+        written = {"written": error.written} if error.written else {}
+        return {"class": error.error_class, "detail": error.detail, **written}
     file, line = _own_line(error, task.submission)
     if isinstance(error, SkippedName):
         return {
@@ -248,14 +305,35 @@ def describe(error: BaseException, task: Task) -> dict[str, Any]:
             "file": file,
             "line": line,
         }
+    beside = {"beside": found} if (found := _beside_the_code(error, task)) else {}
+    about_samples = {"samples": task.style} if _is_about_samples(error, task.style) else {}
     missing = {"module": str(error.name)[:200]} if isinstance(error, ModuleNotFoundError) and error.name else {}
     return {
         **missing,
+        **about_samples,
+        **beside,
         "class": _error_class(error, task),
         "mro": [kind.__name__[:64] for kind in type(error).__mro__[:32]],
         "file": file,
         "line": line,
     }
+
+
+def _beside_the_code(error: BaseException, task: Task) -> str:
+    """Return where a file that was not found lies from the entry file, if the submission holds one of its name."""
+    if not isinstance(error, FileNotFoundError) or not isinstance(error.filename, str):
+        return ""
+    name = Path(error.filename).name
+    found = next((path for path in task.submission.rglob("*") if path.name == name and path.is_file()), None)
+    return os.path.relpath(found, (task.submission / task.file).parent) if found else ""
+
+
+def _is_about_samples(error: BaseException, style: data_loaders.Style) -> bool:
+    """Return whether an error looks as if the code expected the loaders' batches in the other form."""
+    phrases = _NOT_DICTS if style == "dict" else _NOT_PAIRS
+    return isinstance(error, TypeError | ValueError | KeyError | AttributeError) and any(
+        phrase in str(error)[:2000] for phrase in phrases
+    )
 
 
 def _error_class(error: BaseException, task: Task) -> str:

@@ -25,7 +25,7 @@ def weights_tag(*, is_wrong_return: bool) -> bytes:
 
 def encode_fault(fault: dict[str, Any]) -> bytes:
     """Return the bytes of a fault, cut to the cap by dropping what matters least."""
-    for dropped in ((), ("mro",), ("mro", "file", "detail")):
+    for dropped in ((), ("written",), ("written", "mro"), ("written", "mro", "file", "detail")):
         body = json.dumps({key: value for key, value in fault.items() if key not in dropped}).encode()
         if len(body) <= MAX_FAULT_BYTES:
             return FAULT_TAG + FAULT_LENGTH.pack(len(body)) + body

@@ -3,6 +3,7 @@
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 
 from lethe.runtime.entry import Preloaded, RunFault, Task, Unlearned, describe, unlearned_weights
 from sandbox.guest.frame_format import encode_fault, weights_tag
@@ -29,11 +30,12 @@ def write_frame(unlearned: Unlearned, preloaded: Preloaded, frame_fd: int) -> No
         write_all(frame_fd, piece)
 
 
-def report_fault(error: BaseException, task: Task, frame_fd: int) -> None:
+def report_fault(error: BaseException, task: Task, frame_fd: int, *, written: Sequence[str] = ()) -> None:
+    """Write a fault. written: files of which none has counted as the run's model."""
     if not isinstance(error, RunFault):
         traceback.print_exception(error, limit=RECURSION_FRAMES if isinstance(error, RecursionError) else None)
     flush_output()
-    write_all(frame_fd, encode_fault(describe(error, task)))
+    write_all(frame_fd, encode_fault({"written": list(written)} | describe(error, task)))
 
 
 def flush_output() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load
 
+from lethe.runtime.data_loaders import Style
 from sandbox.errors import BackendUnavailable, InvalidRequest
 from sandbox.launcher import EntryPoint, Launcher, RunRequest, Sandbox, SandboxSpec
 from sandbox.verdict import Blame
@@ -135,6 +136,54 @@ def test_a_missing_module_is_named(submit: Submit) -> None:
 def test_syntax_error_names_its_line(submit: Submit) -> None:
     verdict = submit("x = 1\ny = (\n").verdict
     assert (verdict.error_class, verdict.file, verdict.line) == ("syntax-error", "submission.py", 2)
+
+
+@pytest.mark.parametrize(
+    ("style", "line"),
+    [
+        ("dict", "inputs, targets = zip(*retain)"),
+        ("dict", "[part.to('cpu') for batch in retain for part in batch]"),
+        ("tuple", "[batch['image'] for batch in retain]"),
+        ("tuple", "[batch.items() for batch in retain]"),
+    ],
+)
+def test_batches_in_the_other_form_are_named_with_the_line_that_chooses(
+    submit: Submit, style: Style, line: str
+) -> None:
+    source = f"def unlearning(net, retain, forget, validation):\n    {line}\n"
+    message = submit(source, entry=EntryPoint(style=style), kind="sample").verdict.message
+    assert f"`# lethe: samples = {'tuple' if style == 'dict' else 'dict'}`" in message
+    assert "samples =" not in submit(source, entry=EntryPoint(style=style)).verdict.message
+
+
+@pytest.mark.parametrize(
+    ("lines", "with_init"),
+    [
+        ("from .util import x", True),
+        ("from p.util import x", True),
+        ("from .util import x", False),
+        ("from util import x", True),
+    ],
+)
+@pytest.mark.parametrize("init", ["", "from .unlearning import unlearning"])
+def test_a_package_is_imported_as_one(sandbox: Sandbox, stage: Path, lines: str, with_init: bool, init: str) -> None:
+    folder = stage / f"package-{abs(hash((lines, with_init, init))):x}"
+    (folder / "p").mkdir(parents=True)
+    (folder / "p" / "util.py").write_text("x = 1\n")
+    (folder / "p" / "unlearning.py").write_text(f"{lines}\n{body('assert x == 1')}")
+    if with_init:
+        (folder / "p" / "__init__.py").write_text(init)
+    result = sandbox.run(RunRequest(code_dir=folder, entry_point=EntryPoint(file="p/unlearning.py"), kind="sample"))
+    assert result.weights is not None, result.log.decode()
+
+
+def test_a_file_that_was_sent_along_is_said_to_lie_beside_the_code(sandbox: Sandbox, stage: Path) -> None:
+    folder = write_submission(stage, "beside", body("open('table.csv')"))
+    (folder / "data").mkdir()
+    (folder / "data" / "table.csv").write_text("a")
+    verdict = sandbox.run(RunRequest(code_dir=folder, kind="sample")).verdict
+    assert "`pathlib.Path(__file__).parent / 'data/table.csv'`" in verdict.message
+    assert "table.csv" not in sandbox.run(RunRequest(code_dir=folder)).verdict.message
 
 
 def test_own_exception_name_is_shown_on_public_data_only(submit: Submit) -> None:

@@ -21,16 +21,16 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from lethe.runtime.entry import Preloaded, RunFault, Task, cell_files
+from lethe.runtime.entry import Preloaded, RunFault, Task
 from lethe.runtime.notebook_cells import Cells
 from lethe.runtime.randomness import Randomness
 from sandbox.guest.harness import flush_output, report_fault, write_all
 from sandbox.guest.notebook.entry import FOLDERS, end_with_fault, report_plainly, run_cells
 from sandbox.guest.notebook.file_watch import Watch
 from sandbox.guest.notebook.files import archive_members, choose, listed_files, model_files, natural
-from sandbox.guest.notebook.first_model import FirstModel, Pieces, counting_names, names_of_series
+from sandbox.guest.notebook.first_model import FirstModel, OnModel, Pieces, names_of_series
 from sandbox.guest.notebook.frame_format import AGAIN, FIRST, SECOND, encode_checkpoint_head, encode_choice
 
 HOOK = "__lethe_entered__"
@@ -44,16 +44,17 @@ CPU_SHARE = 0.9  # of the process's limit, which that must not reach
 def compare_runs(task: Task, preloaded: Preloaded, frame_fd: int, *, map_cuda: bool) -> bool:
     """Send the program's first model, its second, and the one that another run makes in the second's place."""
     program = Program(task, preloaded, frame_fd, map_cuda)
-    program.counting = counting_names([path.read_bytes() for path in cell_files(task)])
-    if program.counting is None:
-        found = _in_a_child(lambda answers: _find_series(program, answers))
-        if not found:
-            return False  # the child has said why
-        program.counting = re.compile(json.loads(found))
-    found = _in_a_child(lambda answers: _run_to_second(program, answers))
-    if not found:
-        return False
-    _run_again(program, json.loads(found))
+    found = _first_child(program)
+    if isinstance(found, str):  # the names of a series, whose first file is known only with the second
+        program.counting = re.compile(found)
+        found = _first_child(program)
+    if found is None:
+        return False  # the child has said why
+    _run_again(program, found)
+
+
+def _first_child(program: "Program") -> Any:
+    return json.loads(_in_a_child(lambda answers: _run_to_second(program, answers)) or b"null")
 
 
 @dataclass
@@ -66,7 +67,7 @@ class Program:
     map_cuda: bool
     counting: re.Pattern[str] | None = None
 
-    def run(self, chance: Randomness, entered: "Entered", take: Callable[[Path, Pieces], None]) -> None:
+    def run(self, chance: Randomness, entered: "Entered", take: OnModel) -> None:
         """Run it to its end. take: called with each model."""
         taker = FirstModel(
             layout=self.preloaded.layout,
@@ -172,18 +173,6 @@ class Seen:
     marks: list[int] = field(default_factory=list)
 
 
-def _find_series(program: Program, answers: int) -> NoReturn:
-    def answer(path: Path, _pieces: Pieces) -> NoReturn:
-        write_all(answers, json.dumps(names_of_series(path)).encode())
-        os._exit(0)
-
-    try:
-        program.run(program.chance(), Entered(), answer)
-    except BaseException as error:
-        program.fail_with(error)
-    program.fail(RunFault("one-model"))
-
-
 def _run_to_second(program: Program, answers: int) -> NoReturn:
     began = time.monotonic()
     seen, chance = Seen(Entered()), program.chance()
@@ -192,7 +181,12 @@ def _run_to_second(program: Program, answers: int) -> NoReturn:
         seen.entered.at = lambda: None
         chance.pin()
 
-    def take(path: Path, pieces: Pieces) -> None:
+    def take(path: Path, pieces: Pieces, *, is_late: bool) -> None:
+        if is_late and seen.paths:
+            return  # of other files
+        if is_late:
+            write_all(answers, json.dumps(names_of_series(path)).encode())
+            os._exit(0)
         if path in seen.paths:
             program.fail(RunFault("rewritten-model"))
         if len(seen.paths) > SECOND:
@@ -250,7 +244,7 @@ def _run_again(program: Program, pin_at: list[int]) -> NoReturn:
             entered.at = lambda: None
             chance.pin()
 
-    def take(_path: Path, pieces: Pieces) -> NoReturn:
+    def take(path: Path, pieces: Pieces, *, is_late: bool) -> NoReturn:  # noqa: ARG001 - its names are known by now
         program.send(AGAIN, pieces)
         write_all(program.frame_fd, encode_choice([FIRST, SECOND, AGAIN]))
         os._exit(0)

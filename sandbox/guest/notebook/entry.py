@@ -23,9 +23,9 @@ from lethe.runtime.notebook_shell import report
 from lethe.runtime.randomness import Randomness
 from sandbox.guest import kaggle_cuda
 from sandbox.guest.harness import flush_output, report_fault, write_frame
-from sandbox.guest.notebook.file_watch import Watch, hook_torch
+from sandbox.guest.notebook.file_watch import Watch, hook_starts, hook_torch
 from sandbox.guest.notebook.files import CheckpointTaker, free_room
-from sandbox.guest.notebook.first_model import FirstModel, Pieces, counting_names
+from sandbox.guest.notebook.first_model import FirstModel, Pieces
 from sandbox.guest.notebook.inputs import scale_in
 from sandbox.guest.notebook.pictures import INPUT, Pictures
 from sandbox.guest.notebook.programs import install_programs
@@ -67,7 +67,7 @@ def run_program(
     """
     cells = Cells({}, skips=task.program == "defines", tell=report_plainly)
 
-    def send(_path: Path, pieces: Pieces) -> NoReturn:
+    def send(path: Path, pieces: Pieces, *, is_late: bool) -> NoReturn:  # noqa: ARG001 - late or not, it ends here
         if cells.skipped:
             end_with_fault(RunFault("model-after-skip", detail=cells.skipped[0].as_detail()), task, frame_fd)
         write_frame(Unlearned(pieces), preloaded, frame_fd)
@@ -76,7 +76,6 @@ def run_program(
     taker = FirstModel(
         layout=preloaded.layout,
         folders=FOLDERS,
-        counting=counting_names([path.read_bytes() for path in cell_files(task)]),
         on_model=send,
         on_fault=lambda fault: end_with_fault(fault, task, frame_fd),
         tell=report_plainly,
@@ -88,7 +87,7 @@ def run_program(
         taker.at_the_end(has_function=callable(function) or task.function in cells.missing)
         unlearned = weights_of_call(cells.function(task.function, RunFault("no-model")), task, preloaded, cells)
     except BaseException as error:
-        report_fault(error, task, frame_fd)
+        report_fault(error, task, frame_fd, written=taker.uncounted_in_words())
         return False
     write_frame(unlearned, preloaded, frame_fd)
     return True
@@ -110,6 +109,7 @@ def run_cells(
     folders = INPUT.glob("*") if has_own_original else ()
     served = {folder / "original_model.pth": preloaded.data.original_state for folder in folders}
     with prepared(task, preloaded, watch, map_cuda=map_cuda, chance=chance, served=served):
+        hook_starts(preloaded.data.original_state, watch.taker.begun)
         offer_starting_kit(texts, preloaded.data, tell=report_plainly)
         cells.namespace, cells.change = notebook_namespace(task), change
         cells.run(cell_files(task))

@@ -1,5 +1,7 @@
 """Notices the models that a program writes and those that it reads back."""
 
+import copy
+import functools
 import os
 import subprocess
 import sys
@@ -9,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sandbox.guest.notebook.files import SUFFIXES, stamp_of
 
@@ -27,6 +29,10 @@ class Taker(Protocol):
 
     def changed_files(self) -> Iterable[Path]:
         """Return the files that are not as they were when they were last noticed."""
+        ...
+
+    def begun(self) -> None:
+        """Take notice that the program holds the original model again."""
         ...
 
     def read(self, path: Path) -> None:
@@ -174,8 +180,44 @@ def hook_torch(watch: Watch, *, served: Mapping[Path, Mapping[str, Tensor]]) -> 
     sys.modules["torch.serialization"].save = saving  # type: ignore[attr-defined]
 
 
+def _is_equal(value: object, tensor: Tensor) -> bool:
+    return isinstance(value, Tensor) and value.shape == tensor.shape and torch.equal(value.to(tensor), tensor)
+
+
 def target_path(target: object) -> Path | None:
     name = target if isinstance(target, str | os.PathLike) else getattr(target, "name", None)
     if not isinstance(name, str | os.PathLike):
         return None
     return Path(os.path.abspath(name))  # noqa: PTH100 - without following links
+
+
+def hook_starts(original: Mapping[str, Tensor], begun: Callable[[], None]) -> None:
+    """Let a process tell when its program holds the original model again: loaded into a network, or copied."""
+    marks = [name for name, tensor in original.items() if tensor.is_floating_point()]
+    marks = [marks[0], marks[-1]] if marks else []
+
+    def is_original(state: Mapping[str, object]) -> bool:
+        return bool(marks) and all(_is_equal(state.get(name), original[name]) for name in marks)
+
+    read, load, copied = torch.load, nn.Module.load_state_dict, copy.deepcopy
+
+    @functools.wraps(read)
+    def reading(*arguments: object, **options: object) -> object:
+        value = read(*arguments, **options)  # type: ignore[arg-type]
+        if isinstance(value, Mapping) and is_original(value):
+            begun()
+        return value
+
+    @functools.wraps(load)
+    def loading(module: nn.Module, state_dict: Mapping[str, object], *arguments: object, **options: object) -> object:
+        if is_original(state_dict):
+            begun()
+        return load(module, state_dict, *arguments, **options)  # type: ignore[arg-type]
+
+    @functools.wraps(copied)
+    def copying(value: object, *arguments: object, **options: object) -> object:
+        if isinstance(value, nn.Module) and is_original(value.state_dict()):
+            begun()
+        return copied(value, *arguments, **options)  # type: ignore[arg-type]
+
+    torch.load, nn.Module.load_state_dict, copy.deepcopy = reading, loading, copying  # type: ignore[method-assign,assignment]

@@ -16,12 +16,17 @@ from pathlib import Path
 from lethe.runtime.entry import RunFault
 from lethe.runtime.weights_layout import WeightsLayout
 from sandbox.guest.harness import write_all
-from sandbox.guest.notebook.checkpoints import Casts, cast_in_words, model_pieces
+from sandbox.guest.notebook.checkpoints import Casts, NotTorchFile, cast_in_words, model_pieces, read_state_dict
 from sandbox.guest.notebook.frame_format import encode_checkpoint_head, encode_choice
-from sandbox.guest.notebook.torch_files import NotTorchFile, read_state_dict
 
 SUFFIXES = frozenset({".pth", ".pt", ".ckpt", ".pkl", ".bin", ".tar"})
 USUAL_NAME = re.compile(r"unlearn.*\d", re.IGNORECASE)
+NUMBER = re.compile(r"\d+")
+ON_THE_WAY = re.compile(  # what training leaves before its end, or has before its beginning
+    r"(?<![a-z])(epochs?|ep|steps?|iter(ation)?s?|batch|best|last|te?mp|backup|stage|phase|round|fold|part|init|teacher"
+    r"|student|baseline|original)(?![a-z])",
+    re.IGNORECASE,
+)
 ARCHIVE = "submission.zip"
 NOTE = b"Lethe has taken up this model; its bytes are no longer here.\n"
 NEWEST_KEPT = 1  # of the files on the disk, so that a notebook can look at what it has just written
@@ -60,7 +65,7 @@ class CheckpointTaker:
         """Look at a file that was just written: read it if it is named as a checkpoint; free space."""
         with self.lock:
             if self.is_ours(path):
-                if USUAL_NAME.search(path.name):
+                if is_usual(path):
                     self._take(path)
                 self.make_room()
 
@@ -72,6 +77,9 @@ class CheckpointTaker:
         if self.is_note(path):
             raise RuntimeError(f"{path} was already evaluated and is no longer on the disk")
         self.read_back.add(path)
+
+    def begun(self) -> None:
+        """The archive decides here."""
 
     def is_note(self, path: Path) -> bool:
         """Return whether a note stands where the notebook wrote a model."""
@@ -107,10 +115,11 @@ class CheckpointTaker:
         wanted = self.wanted
         with self.lock:
             members = archive_members(self.folders)
-            candidates = list(self._files()) if members is None else listed_files(members, self._all())
+            files = list(self._files())
+            candidates = of_one_kind(files, wanted=wanted) if members is None else listed_files(members, self._all())
             chosen = choose(candidates, wanted=wanted)
             if len(chosen) < wanted:
-                raise RunFault("too-few-checkpoints")
+                raise RunFault("too-few-checkpoints", written=[path.name for path in files])
             write_all(self.frame_fd, encode_choice([self._slot_for(path) for path in chosen]))
 
     def _all(self) -> list[Path]:
@@ -214,9 +223,37 @@ def _newest_archive(folders: Sequence[Path]) -> Path | None:
     return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
+def of_one_kind(paths: Sequence[Path], *, wanted: int) -> Sequence[Path]:
+    """Return the files that count where no archive names them: the usual ones, one series, or exactly so many.
+
+    Else none: which of them count cannot be known.
+    """
+    usual = [path for path in paths if is_usual(path)]
+    if len(usual) >= wanted:
+        return usual
+    series: dict[str, list[Path]] = {}
+    for path in paths:
+        if NUMBER.search(path.name):
+            series.setdefault(series_of(path), []).append(path)
+    complete = [found for found in series.values() if len(found) >= wanted]
+    if len(complete) == 1:
+        return complete[0]
+    return paths if len(paths) == wanted else ()
+
+
+def is_usual(path: Path) -> bool:
+    """Return whether a file is named like a run's model."""
+    return USUAL_NAME.search(path.name) is not None and not ON_THE_WAY.search(path.name)
+
+
+def series_of(path: Path) -> str:
+    """Return what files have in common that differ by the numbers in their names."""
+    return NUMBER.sub("#", str(path))
+
+
 def choose(paths: Sequence[Path], *, wanted: int) -> list[Path]:
     """Return the first `wanted` of the files in the order of their numbers; those with the usual name come first."""
-    usual = [path for path in paths if USUAL_NAME.search(path.name)]
+    usual = [path for path in paths if is_usual(path)]
     candidates = usual if len(usual) >= wanted else paths
     return sorted(candidates, key=natural)[:wanted]
 

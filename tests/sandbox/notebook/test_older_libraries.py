@@ -48,7 +48,7 @@ def older(split: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Not
 
 
 def test_a_notebook_of_2023_runs_with_its_libraries(older: Notebooks) -> None:
-    first, second = (older.program(OLD, "torch.manual_seed(1)" + LOOP, run=run).result for run in (0, 1))
+    first, second = (older.program(OLD, "torch.manual_seed(1)" + LOOP, seed=seed, mixes=True).result for seed in (0, 1))
     assert first.weights is not None, first.log.decode()
     assert first.weights != second.weights
 
@@ -58,7 +58,7 @@ def test_its_models_are_compared_and_its_children_mixed(older: Notebooks) -> Non
     assert compared.result.chosen == (0, 1, 2), (compared.error_class, compared.log)
     assert compared.models[1] == compared.models[2]
     cells = (SCRIPT.format(seeds=SEEDS), "!python script.py 0\n!python script.py 1")
-    first, second = (older.program(*cells, run=run).result.weights for run in (0, 1))
+    first, second = (older.program(*cells, seed=seed, mixes=True).result.weights for seed in (0, 1))
     assert first is not None
     assert first != second
 

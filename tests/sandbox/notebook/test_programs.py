@@ -363,3 +363,93 @@ def test_a_program_whose_first_model_is_another_one_says_so(
     notebooks: Notebooks, program: str, error_class: str
 ) -> None:
     assert notebooks.program(program, compare=True).error_class == error_class
+
+
+def saves(path: str, *, by: int) -> str:
+    return f"state = original(); state['3.bias'] += {by}; torch.save(state, {path!r})\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "src = '/kaggle/input/neurips-2023-machine-unlearning/original_model.pth'",
+        "import os; src = os.path.join(FOLDER, 'original_model.pth')  # unlearned_checkpoint_0.pth",
+        "print('unlearn everything, see unlearn_7.pth and unlearned_checkpoint_7.pth')",
+    ],
+)
+@pytest.mark.parametrize("name", ["model_{i}.pth", "net{i}.pt", "runs/{i}.pth"])
+def test_words_of_the_text_do_not_decide_which_file_counts(
+    notebooks: Notebooks, split: Path, text: str, name: str
+) -> None:
+    loop = f"""
+        os.makedirs('/kaggle/tmp/runs')
+        for i in range(512):
+            state = original(); state['3.bias'] += i + 1
+            torch.save(state, f'/kaggle/tmp/{name}')
+        """
+    ended = notebooks.program(text, loop)
+    assert bias(ended.result.weights, split) == pytest.approx([1.0] * 10), ended.log
+
+
+@pytest.mark.parametrize("last", ["unlearned_checkpoint_{i}.pth", "model_{i}.pth"])
+@pytest.mark.parametrize("on_the_way", ["unlearning_epoch_{e}.pth", "ckpt_step{e}.pt", "run_{i}_epoch_{e}.pth"])
+def test_what_training_leaves_on_its_way_does_not_count(
+    notebooks: Notebooks, split: Path, on_the_way: str, last: str
+) -> None:
+    ended = notebooks.program(
+        f"""
+        for i in range(512):
+            net = network(); net.load_state_dict(original())
+            for e in range(3):
+                net[3].bias.data += 1
+                torch.save(net.state_dict(), f'/kaggle/tmp/{on_the_way}')
+            net[3].bias.data += 1
+            torch.save(net.state_dict(), f'/kaggle/tmp/{last}')
+        """
+    )
+    assert bias(ended.result.weights, split) == pytest.approx([4.0] * 10), ended.log
+
+
+def test_the_last_epoch_of_a_run_that_saves_no_more_counts(notebooks: Notebooks, split: Path) -> None:
+    ended = notebooks.program(
+        """
+        import copy
+        first = network(); first.load_state_dict(original())
+        for i in range(512):
+            net = copy.deepcopy(first)
+            for e in range(3):
+                net[3].bias.data += 1
+                torch.save(net.state_dict(), f'/kaggle/tmp/{i}_epoch_{e}.pth')
+        """
+    )
+    assert bias(ended.result.weights, split) == pytest.approx([3.0] * 10), ended.log
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        "torch.save({'x': torch.zeros(3)}, 'second.pth')",
+        "torch.save(network(), 'second.pth')",
+        "open('second.pth', 'wb').write(b'cut off')",
+        saves("second.pth", by=2),
+    ],
+)
+@pytest.mark.parametrize("first", ["baseline.pth", "res18_baseline.pth"])
+def test_two_files_without_an_archive_are_not_guessed_between(notebooks: Notebooks, first: str, second: str) -> None:
+    cells = saves(first, by=1), second
+    verdict = notebooks.program(*cells).result.verdict
+    assert verdict.error_class == "no-model"
+    assert f"No file counted as a run's model; written were {first} (" in verdict.message
+    assert "second.pth (" in verdict.message
+    assert "second.pth" not in notebooks.program(*cells, kind="hidden").result.verdict.message
+
+
+def test_one_model_beside_files_without_tensors_is_the_runs(notebooks: Notebooks, split: Path) -> None:
+    ended = notebooks.program("torch.save({'epoch': 3}, 'a_log.pth')", saves("result.pth", by=1))
+    assert bias(ended.result.weights, split) == pytest.approx([1.0] * 10), ended.log
+
+
+def test_an_error_before_any_model_names_what_was_written(notebooks: Notebooks) -> None:
+    verdict = notebooks.program(saves("start.pth", by=1), "raise OSError(28, 'No space')").result.verdict
+    assert verdict.error_class == "disk-limit"
+    assert "written were start.pth (has no number in its name)" in verdict.message
