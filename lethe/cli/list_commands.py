@@ -6,6 +6,7 @@ import typer
 
 from lethe.cli.context import Server, Slug
 from lethe.cli.output import Columns, console, local_time, print_facts, print_rows, print_table, score_text
+from lethe.cli.submission_text import public_score, stage_text
 
 Page = Annotated[int, typer.Option("--page", min=1, help="Which page; a hundred lines each.")]
 
@@ -53,9 +54,8 @@ def submissions(
     columns: Columns = {
         "id": "id",
         "team": "team",
-        "stage": "stage",
-        "failure": lambda row: row["failure"]["error_class"] if row["failure"] else "",
-        "score#": lambda row: score_text(row["score"]["final_score"]) if row["score"] else "",
+        "stage": stage_text,
+        "score#": lambda row: score_text(public_score(row)),
         "received": "received_at",
         "note": lambda row: row["message"] or row["filename"],
     }

@@ -21,7 +21,8 @@ def overview(server: Server, competition: OptionalSlug = None) -> None:
         console.print(f"[bold red]warning:[/] {warning['text']}", highlight=False)
     _print_state(found)
     _print_queue(found)
-    columns: Columns = {"class": "error_class", "fault": "fault", "count#": "count", "newest": "newest_at"}
+    columns: Columns = {"class": "error_class", "competition": _place, "fault": "fault", "count#": "count"}
+    columns |= {"newest": "newest_at"}
     print_rows(found["failures"], columns, title="Failures of seven days", empty="No failures.")
 
 
@@ -39,7 +40,7 @@ def activity(server: Server, competition: OptionalSlug = None) -> None:
 def _print_state(found: JsonObject) -> None:
     facts: list[tuple[str, object]] = list(found["competitions"].items())
     facts += [
-        (f"{row['competition']}, {row['visibility']} split", f"{row['state']} {row['progress']:.0%}")
+        (f"{_place(row)}, {row['visibility']} split", f"{row['state']} {row['progress']:.0%}")
         for row in found["splits"]
     ]
     facts += [
@@ -54,10 +55,11 @@ def _print_state(found: JsonObject) -> None:
 
 
 def _print_queue(found: JsonObject) -> None:
-    waiting: Columns = {"competition": "competition", "team": "team", "runs#": "runs", "oldest": "oldest_at"}
+    waiting: Columns = {"competition": _place, "team": "team", "runs#": "runs", "oldest": "oldest_at"}
     print_rows(found["waiting"], waiting, title="Queue", empty="No runs are queued.")
     running: Columns = {
         "worker": "worker",
+        "competition": _place,
         "team": "team",
         "first run#": lambda row: row["first_run"] + 1,
         "done#": lambda row: f"{row['runs_done']} of {row['n_runs']}",
@@ -66,3 +68,8 @@ def _print_queue(found: JsonObject) -> None:
     print_rows(found["running"], running, title="Running", empty="No worker holds a shard.")
     workers: Columns = {"name": "name", "device": "device", "state": "state", "seen": "seen_at"}
     print_rows(found["workers"], workers, title="Workers", empty="No worker has reported today.")
+
+
+def _place(row: JsonObject) -> str:
+    """Return the name of a row's competition, with its task where there is one."""
+    return " ".join(part for part in (row["competition"], row.get("task", "")) if part)

@@ -13,6 +13,7 @@ from lethe.cli.method_file import method_file
 from lethe.cli.output import console, local_time, print_facts, print_json, print_notes, print_table, score_text
 from lethe.cli.overall_progress import OverallProgress
 from lethe.cli.placing import duration_text, get_placing, rank_text, share_text, time_taken_s
+from lethe.cli.submission_text import public_score, stage_text
 from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import InvalidInput
 from lethe.submission.failure_place import names_line
@@ -240,7 +241,7 @@ def _print_submission(submission: JsonObject, placing: JsonObject, *, as_json: b
             ("submission", submission["id"]),
             ("file", submission["filename"]),
             ("mode", submission.get("mode")),
-            ("stage", submission["stage"]),
+            ("stage", stage_text(submission) if submission.get("parts") else submission["stage"]),
             ("waits", _wait_text(submission)),
             ("runs", f"{progress['runs_done']} of {progress['runs_total']}" if progress else None),
             ("score", score_text(score.get("final_score"))),
@@ -283,14 +284,12 @@ def _where(failure: JsonObject) -> str | None:
 
 
 def _row(submission: JsonObject) -> tuple[object, ...]:
-    failure = submission["failure"] or {}
-    stage = f"{submission['stage']}: {failure['error_class']}" if failure else submission["stage"]
     return (
         submission["id"],
         local_time(submission["received_at"]),
         submission["filename"],
-        stage,
-        score_text((submission["score"] or {}).get("final_score")),
+        stage_text(submission),
+        score_text(public_score(submission)),
         "yes" if submission["selected"] else None,
         submission["message"],
     )

@@ -3,25 +3,32 @@
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Executable, select
+from sqlalchemy import ColumnElement, Executable, func, or_, select
 from sqlalchemy.orm import Session
 
 from server.models.account import Account
 from server.models.audit import AuditEvent
-from server.models.competition import Split, Team
+from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore
 from server.models.metric_result import MetricResult
 from server.models.participation import TermsAcceptance
 from server.models.submission import Submission
 
 CHUNK = 500
+_TASK = func.coalesce(Competition.task_name, "").label("task")
+
+
+def _of_it_or_a_task(competition_id: str) -> ColumnElement[bool]:
+    return or_(Competition.id == competition_id, Competition.parent_id == competition_id)
 
 
 def submissions(session: Session, competition_id: str) -> Iterator[dict[str, Any]]:
-    """Yield every submission, the earliest first."""
+    """Yield every submission, the earliest first; where there are tasks, with its part in each."""
     statement = (
         select(
             Submission.id,
+            _TASK,
+            Submission.parent_id,
             Team.name.label("team"),
             Account.name.label("submitted_by"),
             Submission.filename,
@@ -41,8 +48,9 @@ def submissions(session: Session, competition_id: str) -> Iterator[dict[str, Any
             Submission.finished_at,
         )
         .join(Team, Team.id == Submission.team_id)
+        .join(Competition, Competition.id == Submission.competition_id)
         .join(Account, Account.id == Submission.account_id)
-        .where(Submission.competition_id == competition_id)
+        .where(_of_it_or_a_task(competition_id))
         .order_by(Submission.received_at, Submission.id)
     )
     return _rows(session, statement)
@@ -56,6 +64,7 @@ def evaluations(session: Session, competition_id: str) -> Iterator[dict[str, Any
         select(
             Evaluation.id,
             Evaluation.submission_id,
+            _TASK,
             Team.name.label("team"),
             Split.visibility.label("split"),
             Evaluation.scorer_version,
@@ -72,10 +81,11 @@ def evaluations(session: Session, competition_id: str) -> Iterator[dict[str, Any
         )
         .join(Submission, Submission.id == Evaluation.submission_id)
         .join(Team, Team.id == Submission.team_id)
+        .join(Competition, Competition.id == Submission.competition_id)
         .join(Split, Split.id == Evaluation.split_id)
         .outerjoin(public, public.evaluation_id == Evaluation.id)
         .outerjoin(private, private.evaluation_id == Evaluation.id)
-        .where(Submission.competition_id == competition_id)
+        .where(_of_it_or_a_task(competition_id))
         .order_by(Evaluation.created_at, Evaluation.id)
     )
     return _rows(session, statement)
@@ -91,6 +101,7 @@ def metrics(session: Session, competition_id: str) -> Iterator[dict[str, Any]]:
         select(
             MetricResult.evaluation_id,
             Evaluation.submission_id,
+            _TASK,
             Team.name.label("team"),
             Split.visibility.label("split"),
             Evaluation.is_current,
@@ -99,8 +110,9 @@ def metrics(session: Session, competition_id: str) -> Iterator[dict[str, Any]]:
         .join(Evaluation, Evaluation.id == MetricResult.evaluation_id)
         .join(Submission, Submission.id == Evaluation.submission_id)
         .join(Team, Team.id == Submission.team_id)
+        .join(Competition, Competition.id == Submission.competition_id)
         .join(Split, Split.id == Evaluation.split_id)
-        .where(Submission.competition_id == competition_id)
+        .where(_of_it_or_a_task(competition_id))
         .order_by(MetricResult.id)
     )
     return _rows(session, statement)

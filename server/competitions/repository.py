@@ -27,6 +27,15 @@ def everything(session: Session) -> Sequence[Competition]:
     return session.scalars(competitions.order_by(Competition.opens_at.desc(), Competition.slug)).all()
 
 
+def evaluated(session: Session, competition_ids: Sequence[str]) -> Sequence[Competition]:
+    """Return what is evaluated of these competitions: the tasks of each, or itself where it has none."""
+    task = aliased(Competition)
+    has_tasks = exists().where(task.parent_id == Competition.id)
+    chosen = or_(Competition.id.in_(competition_ids), Competition.parent_id.in_(competition_ids))
+    statement = select(Competition).where(chosen, ~has_tasks)
+    return session.scalars(statement.order_by(Competition.slug, Competition.task_place)).all()
+
+
 def tasks(session: Session, competition_id: str) -> Sequence[Competition]:
     """Return the tasks of a competition, in the order of its file; nothing for one without, and for a task."""
     mine = Competition.parent_id == competition_id, Competition.task_name.is_not(None)

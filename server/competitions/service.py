@@ -72,6 +72,11 @@ def tasks(session: Session, competition: Competition) -> Sequence[Competition]:
     return repository.tasks(session, competition.id) if stored_file(competition).tasks else ()
 
 
+def evaluated(session: Session, competitions: Sequence[Competition]) -> Sequence[Competition]:
+    """Return what runs, scores and failures of these competitions belong to: the tasks of each, or itself."""
+    return repository.evaluated(session, [competition.id for competition in competitions])
+
+
 def get_task(session: Session, competition: Competition, name: str) -> Competition:
     """Return a task of a competition by its name. Raises NotFound naming those that there are."""
     found = {task.task_name: task for task in tasks(session, competition)}

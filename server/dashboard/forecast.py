@@ -66,31 +66,39 @@ def measure_capacity(
 
 
 def forecast_rescoring(
-    session: Session, shown: Sequence[Competition], capacity: Capacity
+    session: Session, shown: Sequence[Competition], evaluated: Sequence[Competition], capacity: Capacity
 ) -> dict[str, RescoringForecast]:
-    """Return what the close will bring, by the name of each open competition."""
-    still_open = [c for c in shown if c.state == CompetitionState.OPEN]
-    most = {c.id: stored_file(c).limits.final_selections for c in still_open}
+    """Return what the close will bring, by the name of each open competition. evaluated: their tasks, or themselves."""
+    still_open = {c.id: c for c in shown if c.state == CompetitionState.OPEN}
+    own = [each for each in evaluated if each.root_id in still_open]
+    most = {each.id: stored_file(each).limits.final_selections for each in own}
     bind = session.get_bind()
 
     def again() -> dict[str, int]:
-        with Session(bind) as own:
-            return _expected_finals(own, most)
+        with Session(bind) as another:
+            return _expected_finals(another, most)
 
     key = (id(bind.engine), tuple(sorted(most.items())))
-    finals = _expected.get(key, lambda: _expected_finals(session, most), in_background=again)
-    forecasts = {}
-    for competition in still_open:
-        runs = finals.get(competition.id, 0) * stored_file(competition).n_models
-        seconds = HOUR_S * runs / capacity.runs_per_hour if capacity.runs_per_hour else None
-        forecasts[competition.slug] = RescoringForecast(finals.get(competition.id, 0), runs, seconds)
-    return forecasts
+    expected = _expected.get(key, lambda: _expected_finals(session, most), in_background=again)
+    finals: Counter[str] = Counter()
+    runs: Counter[str] = Counter()
+    for each in own:
+        finals[each.root_id] += expected.get(each.id, 0)
+        runs[each.root_id] += expected.get(each.id, 0) * stored_file(each).n_models
+    return {
+        competition.slug: RescoringForecast(
+            finals[competition_id],
+            runs[competition_id],
+            HOUR_S * runs[competition_id] / capacity.runs_per_hour if capacity.runs_per_hour else None,
+        )
+        for competition_id, competition in still_open.items()
+    }
 
 
 def _expected_finals(session: Session, most: Mapping[str, int]) -> dict[str, int]:
     """Return how many finals there will be if every team sends as many as it may of those that are scored now.
 
-    most: how many finals a team may have, by the id of each open competition; the result has the same keys.
+    most: how many finals a team may have, by the id of what is evaluated of each open competition, as in the result.
     """
     expected: Counter[str] = Counter()
     for competition_id, scored in repository.scored_by_team(session, list(most)):

@@ -1,16 +1,16 @@
 """What an organiser is warned of: a queue that stands still, lost workers, failed splits, a full disk."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
-from lethe.competition.limits_section import Limits
 from lethe.competition.run_limits import limit_warnings
+from server.competitions.stored_file import stored_file
 from server.dashboard.host import Host
 from server.dashboard.shown_work import FailureCount, Running, Waiting
 from server.datetime_format import relative
-from server.models.competition import Split, SplitState
+from server.models.competition import Competition, Split, SplitState
 from server.models.submission import Fault
 from server.models.worker import Worker, WorkerToken
 
@@ -58,36 +58,39 @@ def queue_warnings(
     return found
 
 
-def split_warnings(splits: Sequence[tuple[str, Split]]) -> list[HealthWarning]:
+def split_warnings(splits: Sequence[tuple[str, str, Competition, Split]]) -> list[HealthWarning]:
     return [
         HealthWarning(
-            f"The {split.visibility} split of {slug} could not be prepared.",
+            f"The {split.visibility} split of {_name(slug, task)} could not be prepared.",
             is_bad=True,
             competition=slug,
             href=f"/organise/{slug}",
             remedy="Read why, and prepare it again",
         )
-        for slug, split in splits
+        for slug, task, _, split in splits
         if split.state == SplitState.FAILED
     ]
 
 
-def limit_warnings_of(splits: Sequence[tuple[str, Split]], limits: Mapping[str, Limits]) -> list[HealthWarning]:
-    """Warn of competitions whose runs have the time to retrain. limits: of each
-    that may still change them, by its name."""
+def limit_warnings_of(splits: Sequence[tuple[str, str, Competition, Split]]) -> list[HealthWarning]:
+    """Warn of competitions and tasks whose runs have the time to retrain."""
     found = {
-        slug: HealthWarning(
-            f"{slug}: {said}.",
+        each.slug: HealthWarning(
+            f"{_name(slug, task)}: {said}.",
             is_bad=False,
             competition=slug,
-            href=f"/organise/{slug}/limits",
+            href=f"/organise/{each.slug}/limits",
             remedy="Change the limits",
         )
-        for slug, split in splits
-        if slug in limits and split.state == SplitState.READY
-        for said in limit_warnings(limits[slug], split.retraining)
+        for slug, task, each, split in splits
+        if split.state == SplitState.READY
+        for said in limit_warnings(stored_file(each).limits, split.retraining)
     }
     return list(found.values())
+
+
+def _name(slug: str, task: str) -> str:
+    return f"{task} of {slug}" if task else slug
 
 
 def failure_warnings(failures: Sequence[FailureCount]) -> list[HealthWarning]:
@@ -97,10 +100,12 @@ def failure_warnings(failures: Sequence[FailureCount]) -> list[HealthWarning]:
         query = urlencode({"stage": "failed", "error_class": row.error_class or ""})
         href = f"/organise/{row.competition}/submissions?{query}"
         if row.fault == Fault.HOST:
-            text = f"{row.count} of {row.competition} failed by the host's fault ({row.error_class})."
+            name = _name(row.competition, row.task)
+            text = f"{row.count} of {name} failed by the host's fault ({row.error_class})."
             found.append(HealthWarning(text, True, row.competition, href, "See them, and run them again"))
         elif row.teams >= MANY_TEAMS and row.fault == Fault.PARTICIPANT:
-            text = f"{row.teams} teams of {row.competition} failed alike ({row.error_class}): is a limit too tight?"
+            name = _name(row.competition, row.task)
+            text = f"{row.teams} teams of {name} failed alike ({row.error_class}): is a limit too tight?"
             found.append(HealthWarning(text, False, row.competition, href, "See them"))
     return found
 

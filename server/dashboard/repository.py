@@ -1,10 +1,15 @@
-"""Queries behind the organisers' dashboard. Each takes a fixed number of statements, whatever the number of rows."""
+"""Queries behind the organisers' dashboard. Each takes a fixed number of statements, whatever the number of rows.
+
+evaluated_ids: what is evaluated of the competitions shown, their tasks or themselves (`competitions.evaluated`); rows
+name the competition and the task.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TypeVarTuple
 
-from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import Select, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from server.dashboard.shown_work import FailureCount, Running, Waiting
 from server.evaluations.queue_repository import in_state
@@ -13,57 +18,64 @@ from server.models.evaluation import Evaluation, Shard, ShardAttempt, ShardState
 from server.models.submission import ENDED, Stage, Submission
 from server.models.worker import Worker, WorkerToken
 
+Columns = TypeVarTuple("Columns")
 MOST = 50
 MOST_ATTEMPTS = 2000  # that a pace is estimated from
+_Named = aliased(Competition)  # the competition that is shown: of a task the one that it belongs to
+_TASK = func.coalesce(Competition.task_name, "")
 
 
-def waiting(session: Session, competition_ids: Sequence[str]) -> list[Waiting]:
+def waiting(session: Session, evaluated_ids: Sequence[str]) -> list[Waiting]:
     """Return the queue by team, the longest waiting first."""
     oldest = func.min(Shard.queued_at)
     rows = session.execute(
-        select(Competition.slug, Team.name, func.count(), func.sum(Shard.n_runs), oldest)
-        .join(Competition, Competition.id == Shard.competition_id)
+        _with_names(
+            select(_Named.slug, _TASK, Team.name, func.count(), func.sum(Shard.n_runs), oldest), Shard.competition_id
+        )
         .join(Team, Team.id == Shard.team_id)
-        .where(in_state(ShardState.QUEUED), Shard.competition_id.in_(competition_ids))
-        .group_by(Competition.slug, Team.id, Team.name)
+        .where(in_state(ShardState.QUEUED), Shard.competition_id.in_(evaluated_ids))
+        .group_by(_Named.slug, _TASK, Team.id, Team.name)
         .order_by(oldest)
         .limit(MOST)
     )
     return [Waiting(*row) for row in rows]
 
 
-def queued_runs(session: Session, competition_ids: Sequence[str]) -> int:
+def queued_runs(session: Session, evaluated_ids: Sequence[str]) -> int:
     """Return how many runs wait or are being done."""
     left = func.coalesce(func.sum(Shard.n_runs - Shard.runs_done), 0)
-    chosen = Shard.competition_id.in_(competition_ids)
+    chosen = Shard.competition_id.in_(evaluated_ids)
     return sum(  # one after the other: each state has its own index
         int(session.scalars(select(left).where(in_state(state), chosen)).one())
         for state in (ShardState.QUEUED, ShardState.LEASED)
     )
 
 
-def running(session: Session, competition_ids: Sequence[str]) -> list[Running]:
+def running(session: Session, evaluated_ids: Sequence[str]) -> list[Running]:
     """Return the shards that workers hold, by worker."""
     rows = session.execute(
-        select(
-            Shard.worker,
-            Competition.slug,
-            Team.name,
-            Evaluation.submission_id,
-            Shard.first_run,
-            Shard.n_runs,
-            Shard.runs_done,
-            Shard.attempt,
-            Shard.lease_expires_at,
+        _with_names(
+            select(
+                Shard.worker,
+                _Named.slug,
+                _TASK,
+                Team.name,
+                Evaluation.submission_id,
+                Shard.first_run,
+                Shard.n_runs,
+                Shard.runs_done,
+                Shard.attempt,
+                Shard.lease_expires_at,
+            ),
+            Shard.competition_id,
         )
         .join(Evaluation, Evaluation.id == Shard.evaluation_id)
-        .join(Competition, Competition.id == Shard.competition_id)
         .join(Team, Team.id == Shard.team_id)
-        .where(in_state(ShardState.LEASED), Shard.competition_id.in_(competition_ids))
+        .where(in_state(ShardState.LEASED), Shard.competition_id.in_(evaluated_ids))
         .order_by(Shard.worker, Shard.id)
         .limit(MOST)
     )
-    return [Running(*row) for row in rows]
+    return [Running(*row) for row in map(tuple, rows)]
 
 
 def workers(session: Session, *, seen_after: datetime) -> Sequence[Worker]:
@@ -71,43 +83,46 @@ def workers(session: Session, *, seen_after: datetime) -> Sequence[Worker]:
 
 
 def finished_shards(
-    session: Session, competition_ids: Sequence[str], *, since: datetime
+    session: Session, evaluated_ids: Sequence[str], *, since: datetime
 ) -> Sequence[tuple[datetime | None, int]]:
     """Return when shards were done, and how many runs each had."""
     rows = session.execute(
         select(ShardAttempt.ended_at, Shard.n_runs)
         .join(Shard, Shard.id == ShardAttempt.shard_id)
-        .where(ShardAttempt.outcome == "done", ShardAttempt.ended_at > since, Shard.competition_id.in_(competition_ids))
+        .where(ShardAttempt.outcome == "done", ShardAttempt.ended_at > since, Shard.competition_id.in_(evaluated_ids))
     )
     return rows.all()
 
 
-def failures(session: Session, competition_ids: Sequence[str], *, since: datetime) -> list[FailureCount]:
+def failures(session: Session, evaluated_ids: Sequence[str], *, since: datetime) -> list[FailureCount]:
     """Return the failures by class, fault and competition, the most frequent first."""
     newest, count = func.max(Submission.finished_at), func.count()
     rows = session.execute(
-        select(
-            Submission.error_class,
-            Submission.fault,
-            count,
-            newest,
-            Competition.slug,
-            func.count(Submission.team_id.distinct()),
+        _with_names(
+            select(
+                Submission.error_class,
+                Submission.fault,
+                count,
+                newest,
+                _Named.slug,
+                _TASK,
+                func.count(Submission.team_id.distinct()),
+            ),
+            Submission.competition_id,
         )
-        .join(Competition, Competition.id == Submission.competition_id)
         .where(
             Submission.stage == Stage.FAILED.value,
             Submission.finished_at > since,
-            Submission.competition_id.in_(competition_ids),
+            Submission.competition_id.in_(evaluated_ids),
         )
-        .group_by(Submission.error_class, Submission.fault, Competition.slug)
+        .group_by(Submission.error_class, Submission.fault, _Named.slug, _TASK)
         .order_by(count.desc())
     )
     return [FailureCount(*row) for row in rows]
 
 
 def first_attempts(
-    session: Session, competition_ids: Sequence[str], *, since: datetime
+    session: Session, evaluated_ids: Sequence[str], *, since: datetime
 ) -> Sequence[tuple[datetime, datetime, datetime | None, int]]:
     """Return when shards were queued, begun and done that were done lately at the first attempt, and their runs."""
     rows = session.execute(
@@ -117,7 +132,7 @@ def first_attempts(
             ShardAttempt.outcome == "done",
             ShardAttempt.ended_at > since,
             ShardAttempt.attempt == 1,
-            Shard.competition_id.in_(competition_ids),
+            Shard.competition_id.in_(evaluated_ids),
         )
         .order_by(ShardAttempt.ended_at.desc())
         .limit(MOST_ATTEMPTS)
@@ -125,25 +140,25 @@ def first_attempts(
     return rows.all()
 
 
-def scored_by_team(session: Session, competition_ids: Sequence[str]) -> Sequence[tuple[str, int]]:
-    """Return competition id and number of scored submissions of every team that has some."""
+def scored_by_team(session: Session, evaluated_ids: Sequence[str]) -> Sequence[tuple[str, int]]:
+    """Return the id of what was evaluated and the number of scored submissions of every team that has some."""
     rows = session.execute(
         select(Submission.competition_id, func.count())
-        .where(Submission.stage == Stage.SCORED.value, Submission.competition_id.in_(competition_ids))
+        .where(Submission.stage == Stage.SCORED.value, Submission.competition_id.in_(evaluated_ids))
         .group_by(Submission.competition_id, Submission.team_id)
     )
     return rows.all()
 
 
 def failure_times(
-    session: Session, competition_ids: Sequence[str], *, since: datetime
+    session: Session, evaluated_ids: Sequence[str], *, since: datetime
 ) -> Sequence[tuple[datetime | None, str | None]]:
     """Return when each failed submission ended, and by whose fault."""
     rows = session.execute(
         select(Submission.finished_at, Submission.fault).where(
             Submission.stage == Stage.FAILED.value,
             Submission.finished_at > since,
-            Submission.competition_id.in_(competition_ids),
+            Submission.competition_id.in_(evaluated_ids),
         )
     )
     return rows.all()
@@ -164,14 +179,19 @@ def quarantined_tokens(session: Session, competition_ids: Sequence[str]) -> list
     return [(slug, token) for slug, token in rows]
 
 
-def splits(session: Session, competition_ids: Sequence[str]) -> Sequence[tuple[str, Split]]:
+def splits(session: Session, evaluated_ids: Sequence[str]) -> Sequence[tuple[str, str, Competition, Split]]:
+    """Return the current splits: name of the competition and of the task, what the split is of, the split."""
     rows = session.execute(
-        select(Competition.slug, Split)
-        .join(Competition, Competition.id == Split.competition_id)
-        .where(Split.competition_id.in_(competition_ids), Split.is_current)
-        .order_by(Competition.slug, Split.visibility.desc())
+        _with_names(select(_Named.slug, _TASK, Competition, Split), Split.competition_id)
+        .where(Split.competition_id.in_(evaluated_ids), Split.is_current)
+        .order_by(_Named.slug, Competition.task_place, Split.visibility.desc())
     )
     return rows.all()
+
+
+def _with_names(statement: Select[*Columns], competition_id: InstrumentedAttribute[str]) -> Select[*Columns]:
+    joined = statement.join(Competition, Competition.id == competition_id)
+    return joined.join(_Named, _Named.id == func.coalesce(Competition.parent_id, Competition.id))
 
 
 def count_stages(session: Session, competition: Competition) -> dict[str, int]:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
-from server.competitions.stored_file import stored_file
+from server.competitions import service as competitions
 from server.config import get_settings
 from server.dashboard import repository
 from server.dashboard.forecast import Capacity, RescoringForecast, forecast_rescoring, measure_capacity
@@ -56,7 +56,7 @@ class Dashboard:
     runs_per_hour: int
     unfinished: int
     failures: list[FailureCount]
-    splits: Sequence[tuple[str, Split]]
+    splits: Sequence[tuple[str, str, Competition, Split]]
     host: Host
     warnings: list[HealthWarning]
     capacity: Capacity
@@ -100,7 +100,9 @@ class DailyFailures:
 def get_dashboard(session: Session, shown: list[Competition]) -> Dashboard:
     """Return the state of these competitions and of the machine."""
     at = now()
-    ids = [competition.id for competition in shown]
+    own_ids = [competition.id for competition in shown]
+    evaluated = competitions.evaluated(session, shown)
+    ids = [each.id for each in evaluated]
     done = repository.finished_shards(session, ids, since=at - RATE_WINDOW)
     waiting, running = repository.waiting(session, ids), repository.running(session, ids)
     workers = repository.workers(session, seen_after=at - WORKER_WINDOW)
@@ -116,20 +118,20 @@ def get_dashboard(session: Session, shown: list[Competition]) -> Dashboard:
         workers=workers,
         runs_left=repository.queued_runs(session, ids),
         runs_per_hour=sum(runs for _, runs in done),
-        unfinished=repository.unfinished(session, ids),
+        unfinished=repository.unfinished(session, own_ids),
         failures=failures,
         splits=splits,
         host=host,
         warnings=[
             *queue_warnings(waiting, running, workers, at=at),
             *split_warnings(splits),
-            *limit_warnings_of(splits, {c.slug: stored_file(c).limits for c in shown if c.state in BEFORE_ITS_END}),
+            *limit_warnings_of([row for row in splits if row[2].state in BEFORE_ITS_END]),
             *failure_warnings(failures),
-            *token_warnings(repository.quarantined_tokens(session, ids)),
+            *token_warnings(repository.quarantined_tokens(session, own_ids)),
             *host_warnings(host),
         ],
         capacity=capacity,
-        rescoring=forecast_rescoring(session, shown, capacity),
+        rescoring=forecast_rescoring(session, shown, evaluated, capacity),
     )
 
 
@@ -138,7 +140,8 @@ def runs_by_hour(session: Session, shown: Sequence[Competition]) -> list[HourlyR
     this_hour = _hour(now())
     since = this_hour - timedelta(hours=THROUGHPUT_HOURS)
     counted: Counter[datetime] = Counter()
-    for ended_at, runs in repository.finished_shards(session, [c.id for c in shown], since=since):
+    ids = [each.id for each in competitions.evaluated(session, shown)]
+    for ended_at, runs in repository.finished_shards(session, ids, since=since):
         if ended_at:
             counted[_hour(ended_at)] += runs
     hours = [since + timedelta(hours=number) for number in range(THROUGHPUT_HOURS + 1)]
@@ -148,7 +151,8 @@ def runs_by_hour(session: Session, shown: Sequence[Competition]) -> list[HourlyR
 def failures_by_day(session: Session, shown: Sequence[Competition]) -> list[DailyFailures]:
     """Return the failures of each of the last seven days and today, by whose fault they were; the earliest first."""
     at = now()
-    rows = repository.failure_times(session, [c.id for c in shown], since=at - FAILURE_WINDOW)
+    ids = [each.id for each in competitions.evaluated(session, shown)]
+    rows = repository.failure_times(session, ids, since=at - FAILURE_WINDOW)
     counted = Counter((ended_at.date(), fault or "") for ended_at, fault in rows if ended_at)
     days = [(at - timedelta(days=ago)).date() for ago in range(FAILURE_WINDOW.days, -1, -1)]
     return [DailyFailures(day, fault, counted[day, fault.value]) for day in days for fault in Fault]

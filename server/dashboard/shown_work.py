@@ -12,6 +12,7 @@ class Waiting:
     """The queued work of one team."""
 
     competition: Annotated[str, Field(examples=["digits"])]
+    task: Annotated[str, Field(description="of the competition; empty where it has none", examples=["faces"])]
     team: Annotated[str, Field(examples=["ada"])]
     shards: int
     runs: int
@@ -24,6 +25,7 @@ class Running:
 
     worker: str | None
     competition: str
+    task: Annotated[str, Field(description="of the competition; empty where it has none", examples=["faces"])]
     team: str
     submission_id: str
     first_run: int
@@ -35,11 +37,12 @@ class Running:
 
 @dataclass(frozen=True)
 class FailureCount:
-    """How many submissions failed in one way within seven days."""
+    """How many submissions failed in one way within seven days; of a competition with tasks, in one task."""
 
     error_class: Annotated[str | None, Field(examples=["exception"])]
     fault: Annotated[str | None, Field(examples=["participant"])]
     count: int
     newest_at: datetime | None
     competition: Annotated[str, Field(examples=["digits"])]
+    task: Annotated[str, Field(description="of the competition; empty where it has none", examples=["faces"])]
     teams: Annotated[int, Field(description="how many teams failed so")]

@@ -51,10 +51,18 @@ def follow(session: Session, submission_id: str) -> None:
         whole.selected = False
     session.flush()
     if before not in ENDED and whole.stage in (Stage.SCORED, Stage.FAILED):
-        data = {"submission": whole.id}
+        tasks = {str(part.competition.task_name): _end_of(part) for part in parts}
+        data: dict[str, Any] = {"submission": whole.id, "tasks": tasks}
         if failed is not None:
             data |= {"fault": str(failed.fault), "error_class": str(failed.error_class)}
         dispatch.notify(session, whole.competition_id, f"submission.{whole.stage}", data)
+
+
+def _end_of(part: Submission) -> dict[str, str]:
+    """Return how a part ended, for programs and mails."""
+    if part.stage != Stage.FAILED:
+        return {"stage": part.stage}
+    return {"stage": part.stage, "fault": str(part.fault), "error_class": str(part.error_class)}
 
 
 def _parts(submission_ids: Sequence[str]) -> Select[Submission]:

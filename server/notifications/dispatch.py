@@ -4,6 +4,7 @@ Both are stored in the transaction of the act itself. Neither holds a figure or 
 the pages' own permissions.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -29,7 +30,8 @@ def notify(session: Session, competition_id: str, event: str, data: dict[str, An
         return
     competition = session.get_one(Competition, competition_id)
     if event in OF_SUBMISSIONS:
-        _mail_team(session, competition, event, submission=session.get_one(Submission, data["submission"]))
+        submission = session.get_one(Submission, data["submission"])
+        _mail_team(session, competition, event, submission=submission, tasks=data.get("tasks", {}))
     elif event == "worker_token.quarantined":
         addresses = repository.addresses_of_organisers(session, competition_id, administrators_too=True)
         _queue(session, addresses, email_templates.quarantine_email(competition, token_name=data["name"]))
@@ -74,10 +76,24 @@ def _write(
     _queue(session, addresses, email_templates.letter(competition, subject=subject, text=text, path=path))
 
 
-def _mail_team(session: Session, competition: Competition, event: str, *, submission: Submission) -> None:
+def _mail_team(
+    session: Session,
+    competition: Competition,
+    event: str,
+    *,
+    submission: Submission,
+    tasks: Mapping[str, Mapping[str, str]],
+) -> None:
+    """Write to the team, and to the organisers where it failed by no fault of the team's, in whatever task.
+
+    tasks: how it ended in each, where there are tasks.
+    """
     addresses = repository.addresses_of_team(session, submission.team_id)
-    _queue(session, addresses, email_templates.submission_email(competition, event, submission))
-    if event == "submission.failed" and submission.fault != Fault.PARTICIPANT:
+    _queue(session, addresses, email_templates.submission_email(competition, event, submission, tasks=tasks))
+    faults = {end["fault"] for end in tasks.values() if "fault" in end}
+    if not tasks and event == "submission.failed":
+        faults = {str(submission.fault)}
+    if faults - {Fault.PARTICIPANT.value}:
         addresses = repository.addresses_of_organisers(session, competition.id)
         _queue(session, addresses, email_templates.platform_failure_email(competition, submission))
 

@@ -1,10 +1,11 @@
 """The texts of the e-mails."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from server.models.competition import Competition
-from server.models.submission import Fault, Submission
+from server.models.submission import Submission
 from server.notifications.email_queue import link
 
 
@@ -16,13 +17,21 @@ class EmailContent:
     body: str
 
 
-def submission_email(competition: Competition, event: str, submission: Submission) -> EmailContent:
-    """Return the e-mail to a team when one of its submissions has ended."""
+def submission_email(
+    competition: Competition, event: str, submission: Submission, *, tasks: Mapping[str, Mapping[str, str]]
+) -> EmailContent:
+    """Return the e-mail to a team when one of its submissions has ended. tasks: how it ended in each, if any."""
     what = f"Your submission {submission.filename} ({submission.id}) to {competition.title}"
     page = link(f"/submissions/{submission.id}")
+    failed = [name for name, end in tasks.items() if end["stage"] == "failed"]
+    scored = [name for name, end in tasks.items() if end["stage"] == "scored"]
+    if event == "submission.scored" and failed:
+        how = f"has been scored in {len(scored)} of {len(tasks)} tasks ({', '.join(scored)}); it failed in"
+        subject = f"{competition.title}: a score, and {len(failed)} of {len(tasks)} tasks failed"
+        return _declinable(subject, f"{what} {how} {', '.join(failed)}:\n{page}")
     if event == "submission.scored":
         return _declinable(f"{competition.title}: a score", f"{what} has been scored:\n{page}")
-    free = "" if submission.fault == Fault.PARTICIPANT else " It does not count against your quota."
+    free = " It does not count against your quota." if submission.refunded else ""
     return _declinable(f"{competition.title}: a failure", f"{what} has failed.{free} Details:\n{page}")
 
 

@@ -1,12 +1,16 @@
 """The organisers' list of every team's submissions."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
+from server.competitions.stored_file import stored_file
+from server.disclosure import gate
+from server.evaluations import parts
+from server.leaderboard import combined_entries
 from server.models.competition import Competition
-from server.models.submission import Submission
+from server.models.submission import Stage, Submission
 from server.submissions import organiser_list_repository as repository
 from server.submissions.list_filter import SubmissionFilter
 from server.submissions.organiser_list_repository import ListedSubmission
@@ -25,7 +29,35 @@ class SubmissionsPage:
 def find_lines(session: Session, competition: Competition, wanted: SubmissionFilter, *, page: int) -> SubmissionsPage:
     """Return one page of the list (from 1), the newest first, with what a line shows of each submission."""
     found = repository.listed(session, competition.id, wanted, offset=(page - 1) * PAGE_SIZE, limit=PAGE_SIZE + 1)
-    return SubmissionsPage(found[:PAGE_SIZE], has_more=len(found) > PAGE_SIZE)
+    lines = found[:PAGE_SIZE]
+    if stored_file(competition).tasks:
+        lines = _with_parts(session, competition, lines)
+    return SubmissionsPage(lines, has_more=len(found) > PAGE_SIZE)
+
+
+def _with_parts(
+    session: Session, competition: Competition, lines: Sequence[ListedSubmission]
+) -> list[ListedSubmission]:
+    """Return the lines with what became of each submission in the tasks."""
+    found = parts.of(session, [line.submission.id for line in lines])
+    scores = repository.public_scores(session, [part.id for own in found.values() for part in own])
+    file = stored_file(competition)
+    return [
+        replace(
+            line,
+            score=combined_entries.of_one(
+                {task_of(part): gate.show_score(scores[part.id]) for part in own if part.id in scores}, file
+            ),
+            failures={task_of(part): str(part.error_class) for part in own if part.stage == Stage.FAILED},
+        )
+        if (own := found.get(line.submission.id))
+        else line
+        for line in lines
+    ]
+
+
+def task_of(part: Submission) -> str:
+    return str(part.competition.task_name)
 
 
 def find_submissions(

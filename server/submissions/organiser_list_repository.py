@@ -1,17 +1,17 @@
 """Queries of the organisers' list of submissions, and the conditions of its filter."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVarTuple
 
-from sqlalchemy import ColumnElement, Select, false, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, false, func, or_, select, true
 from sqlalchemy.orm import Session, aliased, contains_eager, joinedload, load_only
 
 from server.accounts.look_alikes import look_alike_key
 from server.models.account import Account
-from server.models.competition import Team
+from server.models.competition import Competition, Team
 from server.models.evaluation import Evaluation, PublicScore
-from server.models.submission import Submission
+from server.models.submission import Stage, Submission
 from server.submissions.list_filter import SubmissionFilter
 
 Columns = TypeVarTuple("Columns")
@@ -31,12 +31,16 @@ SHOWN = (  # of a submission on a line: a hundred of them with every column take
 
 @dataclass(frozen=True)
 class ListedSubmission:
-    """A submission on a line of the list. Of the submission, only the columns SHOWN are loaded."""
+    """A submission on a line of the list. Of the submission, only the columns SHOWN are loaded.
+
+    score: public; where there are tasks, what its tasks' scores come to. failures: classes by the tasks' names.
+    """
 
     submission: Submission
     team: str
     author: str
     score: float | None
+    failures: Mapping[str, str] = field(default_factory=dict)
 
 
 def listed(
@@ -83,19 +87,32 @@ def _matching(statement: Select[*Columns], competition_id: str, wanted: Submissi
     return (
         statement.join(Team, Team.id == Submission.team_id)
         .join(Account, Account.id == Submission.account_id)
-        .where(Submission.competition_id == competition_id, *_conditions(wanted))
+        .where(_sent_to(competition_id), *_conditions(wanted))
         .order_by(Submission.received_at.desc(), Submission.id)
     )
 
 
+def _sent_to(competition_id: str) -> ColumnElement[bool]:
+    """Return the condition of what was sent to a competition, or to a task of it alone, as baselines are."""
+    tasks = select(Competition.id).where(Competition.parent_id == competition_id)
+    to_a_task = Submission.competition_id.in_(tasks) & Submission.parent_id.is_(None)
+    return or_(Submission.competition_id == competition_id, to_a_task)
+
+
+def _ended_so(wanted: SubmissionFilter) -> ColumnElement[bool]:
+    """Return the condition of what is at a stage or failed in a way, itself or, of failures, in one of its tasks."""
+    names = ("stage", "fault", "error_class")
+    given = {name: value for name in names if (value := getattr(wanted, name))}
+    own = and_(true(), *(getattr(Submission, name) == value for name, value in given.items()))
+    if not (wanted.stage == Stage.FAILED or wanted.fault or wanted.error_class):
+        return own
+    part = aliased(Submission)
+    of_part = [getattr(part, name) == value for name, value in given.items()]
+    return or_(own, select(part.id).where(part.parent_id == Submission.id, *of_part).exists())
+
+
 def _conditions(wanted: SubmissionFilter) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = []
-    if wanted.stage:
-        found.append(Submission.stage == wanted.stage)
-    if wanted.fault:
-        found.append(Submission.fault == wanted.fault)
-    if wanted.error_class:
-        found.append(Submission.error_class == wanted.error_class)
+    found: list[ColumnElement[bool]] = [_ended_so(wanted)]
     if wanted.team:
         found.append(Team.name_key.contains(look_alike_key(wanted.team), autoescape=True))
     if wanted.only in CONDITIONS:
@@ -124,7 +141,10 @@ def _holds(text: str) -> ColumnElement[bool]:
 def _flagged() -> ColumnElement[bool]:
     flags = PublicScore.details["flags"]
     signs = or_(*(flags[name].as_boolean() for name in ("deterministic", "copied", "leaked")))
-    return select(PublicScore.evaluation_id).where(PublicScore.submission_id == Submission.id, signs).exists()
+    part = aliased(Submission)
+    parts = select(part.id).where(part.parent_id == Submission.id)
+    own = or_(PublicScore.submission_id == Submission.id, PublicScore.submission_id.in_(parts))
+    return select(PublicScore.evaluation_id).where(own, signs).exists()
 
 
 def _repeated() -> ColumnElement[bool]:

@@ -20,7 +20,7 @@ from server.finals import service as finals
 from server.leaderboard import combined_entries
 from server.leaderboard import service as boards
 from server.models.account import Account
-from server.models.submission import ENDED, Submission
+from server.models.submission import ENDED, Stage, Submission
 from server.submissions import repository
 
 MOST_UNFINISHED = 10
@@ -41,6 +41,11 @@ class SubmissionView:
     private_score: ShownScore | None = None  # once revealed
     parts: tuple["SubmissionView", ...] = ()
     combined: ShownNumber | None = None
+
+    @property
+    def failed_parts(self) -> list["SubmissionView"]:
+        """The parts that failed, also where another one has a score."""
+        return [part for part in self.parts if part.submission.stage == Stage.FAILED]
 
 
 def list_unfinished(session: Session, account: Account) -> list[SubmissionView]:

@@ -34,6 +34,7 @@ class SplitStateOut(Out):
     """How far a split is prepared."""
 
     competition: str
+    task: str = Field(description="of the competition; empty where it has none", examples=["faces"])
     visibility: str = Field(examples=["public"])
     state: str = Field(examples=["ready"])
     progress: float
@@ -63,7 +64,7 @@ class DashboardOut(Out):
         return cls.read(
             dashboard,
             competitions={competition.slug: competition.state for competition in dashboard.competitions},
-            splits=[SplitStateOut.read(row, competition=slug) for slug, row in dashboard.splits],
+            splits=[SplitStateOut.read(row, competition=slug, task=task) for slug, task, _, row in dashboard.splits],
             **more,
         )
 

@@ -146,7 +146,7 @@ def test_a_failed_split_turns_its_own_competitions_light_only(server: Instance) 
     [(Fault.HOST, 1, True), (Fault.PARTICIPANT, MANY_TEAMS, False), (Fault.PARTICIPANT, MANY_TEAMS - 1, None)],
 )
 def test_failures_that_are_no_ones_own_are_warned_of(fault: Fault, teams: int, bad: bool | None) -> None:
-    found = failure_warnings([FailureCount("time out", fault.value, 12, now(), "digits", teams)])
+    found = failure_warnings([FailureCount("time out", fault.value, 12, now(), "digits", "", teams)])
     assert [warning.is_bad for warning in found] == ([] if bad is None else [bad])
     for warning in found:
         assert warning.href == "/organise/digits/submissions?stage=failed&error_class=time+out"
