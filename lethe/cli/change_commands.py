@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from lethe.cli.competition_data import read_new_file, text_with_uploads
+from lethe.cli.competition_data import planned_uploads
 from lethe.cli.context import Server, Slug
 from lethe.cli.id_prefixes import the_only_match
-from lethe.cli.organiser_commands import File, print_organised
+from lethe.cli.organiser_commands import File, FileOnly, checked_and_sent, print_organised
 from lethe.cli.output import console, local_time, print_facts, print_table
 from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import InvalidInput, NotFound
+from lethe.text_files import read_text
 
 Why = Annotated[str, typer.Option("--reason", help="Why; it is recorded in the audit log.")]
 WhyOrNot = Annotated[str, typer.Option("--reason", help="Why; it is recorded in the audit log.")]
@@ -28,17 +29,19 @@ def update(
     texts: Annotated[
         bool, typer.Option("--texts", help="Only title, summary and description: possible until it is archived.")
     ] = False,
+    file_only: FileOnly = False,
     reason: WhyOrNot = "",
 ) -> None:
     """Replace the file of a draft; with --texts, change what a competition says of itself."""
     from lethe.competition.file import read_competition_file
 
-    checked = read_competition_file(file) if texts else read_new_file(file)
     if texts:
+        checked = read_competition_file(file)
         body = {"title": checked.title, "summary": checked.summary, "description": checked.description}
         found = server.client.patch(f"/competitions/{checked.slug}", body | {"reason": _needed(reason)})
     else:
-        found = server.client.replace_competition_file(checked.slug, text_with_uploads(server.client, file, checked))
+        checked, text = checked_and_sent(server, file, looks=not file_only)
+        found = server.client.replace_competition_file(checked.slug, text)
     print_organised(server, found)
 
 
@@ -67,7 +70,7 @@ def _dataset_section(client: LetheClient, path: Path, slug: str) -> JsonObject:
     """Return the section of a competition or a task; what lies beside the file is uploaded."""
     from lethe.competition.file import parse_competition, read_competition_file
 
-    text = text_with_uploads(client, path, read_competition_file(path))
+    text = planned_uploads(path, read_competition_file(path)).send(client)
     sections = {each.slug: each.dataset for each in parse_competition(text, source=str(path)).evaluated}
     if slug not in sections:
         raise InvalidInput(f"{path} is the file of {', '.join(sections)}, not of {slug}")
@@ -139,7 +142,7 @@ def announce(
     """Publish an announcement; everybody who takes part is notified."""
     if (text is None) == (file is None):
         raise InvalidInput("give the text with --text, or a file with --file, not both")
-    shown = file.read_text(encoding="utf-8") if file is not None else text
+    shown = read_text(file) if file is not None else text
     found = server.client.post(f"/competitions/{competition}/announcements", {"title": title, "text": shown})
     server.answer(found)
     console.print(f"Announced: {title}", highlight=False, markup=False)

@@ -3,8 +3,9 @@
 import re
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING
 from lethe.cli.output import notes
 from lethe.client.api import LetheClient
 from lethe.errors import InvalidInput
+from lethe.text_files import read_text
+from lethe.visible_files import is_visible
 
 if TYPE_CHECKING:
     from lethe.competition.file import CompetitionFile
@@ -51,16 +54,41 @@ def not_looked_at(file: "CompetitionFile") -> str:
     return f"{root} is on the server: the data was not looked at. --data FOLDER names its files on this machine"
 
 
-def text_with_uploads(client: LetheClient, path: Path, file: "CompetitionFile") -> str:
-    """Return the file's text; folders beside it are uploaded first, and named as such.
+@dataclass(frozen=True)
+class PlannedUpload:
+    """A folder beside the file. name: how the server is asked to call it."""
+
+    folder: Path
+    name: str
+    files: list[Path]
+
+
+@dataclass(frozen=True)
+class PlannedUploads:
+    """A competition file's text, and the folders by the `root` that names each."""
+
+    text: str
+    folders: Mapping[str, PlannedUpload]
+
+    def send(self, client: LetheClient) -> str:
+        """Return the text, in which the folders are named as uploads once they are."""
+        text = self.text
+        for root, planned in self.folders.items():
+            name = _upload(client, planned.folder, planned.files, name=planned.name)
+            text = _root_in_file(root).sub(rf'\1"upload:{name}"', text)
+        return text
+
+
+def planned_uploads(path: Path, file: "CompetitionFile") -> PlannedUploads:
+    """Return what is sent of a file. Nothing is read or sent yet.
 
     Raises InvalidInput where a folder cannot be uploaded, or its `root` cannot be found in the text.
     """
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path)
     found: dict[str, tuple[Path, str]] = {}
     for each in file.evaluated:
         root = each.dataset.options.get("root")
-        folder = _beside(path, root)
+        folder = lies_beside(path, root)
         if folder is None or root in found:
             continue
         _require_uploadable(each, str(root))
@@ -70,18 +98,16 @@ def text_with_uploads(client: LetheClient, path: Path, file: "CompetitionFile") 
                 "`lethe dataset upload` and name that"
             )
         found[str(root)] = folder, each.slug.replace("--", "-")[:64].strip("-")
-    files = {root: _files(path, root, folder) for root, (folder, _) in found.items()}
-    for root, (folder, wanted) in found.items():  # all that may be wrong is looked at before anything is sent
-        name = _upload(client, folder, files[root], name=wanted)
-        text = _root_in_file(root).sub(rf'\1"upload:{name}"', text)
-    return text
+    return PlannedUploads(
+        text, {root: PlannedUpload(folder, name, _files(path, root, folder)) for root, (folder, name) in found.items()}
+    )
 
 
 def _root_in_file(root: str) -> re.Pattern[str]:
     return re.compile(rf"""(\broot\s*=\s*)(["']){re.escape(root)}\2""")
 
 
-def _beside(path: Path, root: object) -> Path | None:
+def lies_beside(path: Path, root: object) -> Path | None:
     """Return the folder that a `root` is on this machine, None if it is none: a worker's, an upload, or absolute."""
     if not isinstance(root, str) or root.startswith("upload:") or Path(root).is_absolute():
         return None
@@ -97,17 +123,13 @@ def _files(path: Path, root: str, folder: Path) -> list[Path]:
             f"{path}: the root {root!r} is the folder of this file, or one around it: put the images into a folder of "
             "their own. With --no-upload nothing is sent"
         )
-    if any(_is_hidden(part) for part in Path(root).parts):
+    if any(part.startswith(".") and part not in {".", ".."} for part in Path(root).parts):
         raise InvalidInput(f"{path}: the root {root!r} is hidden, and is not sent; name another folder")
-    inside = [each for each in sorted(folder.rglob("*")) if not any(map(_is_hidden, each.relative_to(folder).parts))]
+    inside = [each for each in sorted(folder.rglob("*")) if is_visible(each.relative_to(folder).as_posix())]
     for each in inside:
         if each.is_symlink() and not each.resolve().is_relative_to(real):
             raise InvalidInput(f"{each} is a link that leads out of {root}: put the file itself there, or take it away")
     return [each for each in inside if each.is_file()]
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith(".") and name not in {".", ".."}
 
 
 def _require_uploadable(file: "CompetitionFile", root: str) -> None:

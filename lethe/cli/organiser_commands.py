@@ -1,22 +1,22 @@
 """`lethe competition …`: organisers' actions over HTTP."""
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lethe.cli.competition_data import not_looked_at, own_datasets, read_new_file, text_with_uploads
+from lethe.cli.competition_check import TaskCheck, check_file, print_warnings
+from lethe.cli.competition_data import planned_uploads, read_new_file
 from lethe.cli.context import Json, Server, Slug
 from lethe.cli.output import console, local_time, notes, print_facts, print_json
 from lethe.cli.overall_progress import OverallProgress, preparation_so_far
 from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import HostFault
+from lethe.text_files import read_text
 
 if TYPE_CHECKING:
     from lethe.competition.file import CompetitionFile
-    from lethe.competition.recipe_cost import RecipeCost
 
 EVERY_S = 0.5
 UNSUCCESSFUL = 3  # exit status when preparation ends without a prepared split
@@ -25,6 +25,7 @@ File = Annotated[Path, typer.Argument(help="A competition file (TOML).", exists=
 Why = Annotated[str, typer.Option("--reason", help="Why; it is recorded in the audit log.")]
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until both splits are ready.")]
 AtOnce = Annotated[bool, typer.Option("--prepare", help="Prepare both splits, and wait until they are ready.")]
+FileOnly = Annotated[bool, typer.Option("--file-only", help="Do not look at the data, which is on another machine.")]
 AnyDevice = Annotated[
     bool,
     typer.Option(
@@ -36,9 +37,7 @@ AnyDevice = Annotated[
 
 def validate(
     file: File,
-    file_only: Annotated[
-        bool, typer.Option("--file-only", help="Do not look at the data, which is on another machine.")
-    ] = False,
+    file_only: FileOnly = False,
     data: Annotated[
         Path | None,
         typer.Option("--data", help="The files of a dataset that was uploaded.", exists=True, file_okay=False),
@@ -49,52 +48,21 @@ def validate(
 
     Relative paths are relative to the file. A dataset that was uploaded is looked at where --data names its files.
     """
-    from lethe.competition.recipe_cost import recipe_cost
-    from lethe.competition.run_limits import RetrainingCost, limit_warnings
-
-    checked = read_new_file(file)
-    found, warnings = [], []
-    classes_of: dict[str, tuple[str, ...]] = {}
-    for each in checked.evaluated:
-        with own_datasets(file, each, data=data) as is_here:
-            sizes = _set_sizes(each) if is_here and not file_only else {}
-            seconds = _retraining_s(each, sizes)
-            classes = _class_names(each) if sizes else ()
-        if not is_here and not file_only:
-            warnings.append(not_looked_at(each))
-        limits = limit_warnings(each.limits, RetrainingCost(seconds, cpu_s=seconds or None), estimated=True)
-        warnings += [f"{each.title}: {limit}" if checked.tasks else limit for limit in limits]
-        found.append((each, sizes, recipe_cost(each, retraining_s=seconds)))
-        classes_of[each.slug] = classes
+    check = check_file(file, data=data, looks=not file_only)
     if as_json:
-        set_sizes = {each.slug: sizes for each, sizes, _ in found} if checked.tasks else found[0][1]
+        by_task = {each.file.slug: each.set_sizes for each in check.tasks}
+        costs = [each.recipes for each in check.tasks]
         more = {
-            "set_sizes": set_sizes,
-            "recipe_models": sum(recipes.n_models for _, _, recipes in found),
-            "recipe_seconds": sum(known) if (known := [cost.seconds for *_, cost in found if cost.seconds]) else None,
-            "warnings": warnings,
+            "set_sizes": by_task if check.file.tasks else by_task[check.file.slug],
+            "recipe_models": sum(cost.n_models for cost in costs),
+            "recipe_seconds": sum(known) if (known := [cost.seconds for cost in costs if cost.seconds]) else None,
+            "warnings": list(check.warnings),
         }
-        print_json(checked.model_dump(mode="json") | more)
+        print_json(check.file.model_dump(mode="json") | more)
         return
-    for each, sizes, recipes in found:
-        _print_plan(each, sizes, recipes, classes=classes_of[each.slug])
-    for warning in warnings:
-        console.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
-
-
-def _retraining_s(checked: "CompetitionFile", sizes: dict[str, dict[str, int]]) -> float:
-    """Return about how long one retraining takes; 0 where it is not known."""
-    if not sizes:
-        return 0.0
-    from lethe.preparation.file_check import estimated_retraining_s
-
-    return estimated_retraining_s(checked, n_retain=min(part["retain"] for part in sizes.values()))
-
-
-def _set_sizes(checked: "CompetitionFile") -> dict[str, dict[str, int]]:
-    from lethe.preparation.file_check import check_preparation
-
-    return {visibility.value: sizes for visibility, sizes in check_preparation(checked).items()}
+    for each in check.tasks:
+        _print_plan(each)
+    print_warnings(check)
 
 
 def create(
@@ -105,18 +73,31 @@ def create(
         bool,
         typer.Option("--no-upload", help="Send no data: `root` is a folder on the workers, though it is here too."),
     ] = False,
+    file_only: FileOnly = False,
 ) -> None:
     """Create a draft from a competition file; with --prepare, its splits too.
 
-    A `root` that lies beside the file is uploaded: workers do not see this machine's files.
+    It refuses what `validate` refuses. A `root` that lies beside the file is uploaded: workers do not see this
+    machine's files.
     """
-    checked = read_new_file(file)  # mistakes are reported with the file's own name, before anything is sent
-    text = file.read_text(encoding="utf-8") if keep_root else text_with_uploads(server.client, file, checked)
+    if keep_root:
+        checked, text = read_new_file(file), read_text(file)
+    else:
+        checked, text = checked_and_sent(server, file, looks=not file_only)
     made = server.client.create_competition(text)
     if at_once:
         prepare(server, checked.slug, wait=True)
     else:
         print_organised(server, made)
+
+
+def checked_and_sent(server: Server, path: Path, *, looks: bool) -> tuple["CompetitionFile", str]:
+    """Return the file, and its text once what lies beside it is uploaded. First all is checked as `validate` does."""
+    uploads = planned_uploads(path, read_new_file(path))
+    check = check_file(path, looks=looks, is_sent=True)
+    for warning in check.warnings:
+        notes.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+    return check.file, uploads.send(server.client)
 
 
 def prepare(server: Server, competition: Slug, wait: Wait = False, any_device: AnyDevice = False) -> None:
@@ -194,15 +175,8 @@ def _split_name(competition: JsonObject, split: JsonObject) -> str:
     return " ".join(part for part in (task, f"{split['visibility']} split", version) if part)
 
 
-def _class_names(checked: "CompetitionFile") -> tuple[str, ...]:
-    from lethe.preparation.file_check import class_names
-
-    return class_names(checked)
-
-
-def _print_plan(
-    file: "CompetitionFile", set_sizes: dict[str, dict[str, int]], recipes: "RecipeCost", *, classes: Sequence[str]
-) -> None:
+def _print_plan(check: TaskCheck) -> None:
+    file, set_sizes, recipes = check.file, check.set_sizes, check.recipes
     examples = f"{file.task.example}s"
     looked_at = "the file is in order." if set_sizes else "the file is in order; data and network were not looked at."
     console.print(f"[bold]{file.slug}[/]: {looked_at}", highlight=False)
@@ -212,8 +186,9 @@ def _print_plan(
             ("opens", local_time(file.opens_at.isoformat())),
             ("closes", local_time(file.closes_at.isoformat())),
             ("dataset", file.dataset.name),
-            ("classes", ", ".join(f"{number} {name}" for number, name in enumerate(classes))),
+            ("classes", ", ".join(f"{number} {name}" for number, name in enumerate(check.class_names))),
             ("network", file.network.name),
+            ("parameters", f"{check.parameters:,}" if check.parameters else ""),
             ("runs", file.n_models),
             *(
                 (

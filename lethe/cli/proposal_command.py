@@ -29,13 +29,24 @@ def new(
     name: Annotated[str, typer.Option("--name", help="Address of the competition; default: the data's name.")] = "",
     title: Annotated[str, typer.Option("--title", help="Its title.")] = "",
     models: Annotated[int | None, typer.Option("--models", min=2, help="N; default: what 8 hours train.")] = None,
+    table: Annotated[str, typer.Option("--table", help="The CSV that names the images.")] = "",
+    path_column: Annotated[str, typer.Option("--path-column", help="Its column of images.")] = "",
+    label_column: Annotated[str, typer.Option("--label-column", help="Its column of classes.")] = "",
+    person_column: Annotated[str, typer.Option("--person-column", help="Its column of persons.")] = "",
+    test_column: Annotated[str, typer.Option("--test-column", help="Its column that tells test images.")] = "",
+    test_values: Annotated[
+        list[str] | None, typer.Option("--test-value", help="A value or folder that means testing. May be repeated.")
+    ] = None,
+    folders: Annotated[
+        str, typer.Option("--folders", help="What each level of folders says: test,label,person or any.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Write a competition file for your own images or questions: classes, persons and sizes are detected.
 
     Splits, network and limits are proposed to fit them, and what they cost is estimated. Nothing is sent.
     """
-    from lethe.proposal.detect import detect
+    from lethe.proposal.detect import detect, words_of
     from lethe.proposal.preview import preview_cut
     from lethe.proposal.propose import propose, slug_of
     from lethe.proposal.source import Folder
@@ -45,7 +56,11 @@ def new(
     if path.exists():
         raise InvalidInput(f"{path} is there already: name another with --out")
     folder = data if data.is_dir() else _unpacked(data, path.resolve().parent / f"{slug}-data")
-    detected = detect(Folder(folder))
+    read_as = {
+        "table": table, "path_column": path_column, "label_column": label_column, "person_column": person_column,
+        "test_column": test_column, "test_values": test_values, "folders": words_of(folders),
+    }  # fmt: skip
+    detected = detect(Folder(folder), wanted=read_as)
     proposal = propose(
         detected,
         root=Path(os.path.relpath(folder.resolve(), path.resolve().parent)).as_posix(),

@@ -4,6 +4,7 @@ Where runs compute on the processor, the limit is processor time: a machine that
 nothing. It is a share of what one retraining takes in the same sandbox; what starting a run takes is added to it.
 """
 
+import math
 from dataclasses import dataclass
 
 from lethe.competition.limits_section import Limits
@@ -57,11 +58,27 @@ def run_limit(limits: Limits, cost: RetrainingCost) -> RunLimit:
     return RunLimit(min(by_clock), cpu_time_s, training_s)
 
 
-def limit_warnings(limits: Limits, cost: RetrainingCost, *, estimated: bool = False) -> list[str]:
-    """Return a sentence where a run has the time to retrain, or nothing ties its limit to retraining; else none.
+def limit_warnings(limits: Limits, cost: RetrainingCost, *, n_models: int = 1, estimated: bool = False) -> list[str]:
+    """Return a sentence for each thing that is wrong with the limits of runs: they leave the time to retrain, nothing
+    ties them to retraining, or all runs together have less time than runs that use their own limits.
 
-    estimated: the cost is from shapes, not measured.
+    n_models: of an evaluation. estimated: the cost is from shapes, not measured.
     """
+    return [*_retraining_warnings(limits, cost, estimated=estimated), *_total_warnings(limits, cost, n_models)]
+
+
+def _total_warnings(limits: Limits, cost: RetrainingCost, n_models: int) -> list[str]:
+    alone = run_limit(limits.model_copy(update={"wall_time_s": math.inf}), cost)
+    of_a_run = alone.wall_time_s if alone.cpu_time_s is None else alone.cpu_time_s
+    if n_models < 2 or n_models * of_a_run <= limits.wall_time_s or math.isinf(of_a_run):
+        return []
+    return [
+        f"all {n_models} runs together have {limits.wall_time_s:g} s ([limits] wall_time_s), which is less than "
+        f"{n_models * of_a_run:.3g} s for runs that use their own limit of {of_a_run:.3g} s: those will not finish"
+    ]
+
+
+def _retraining_warnings(limits: Limits, cost: RetrainingCost, *, estimated: bool) -> list[str]:
     limit, share = run_limit(limits, cost), limits.run_fraction_of_retraining
     takes_s = cost.time_s if limit.cpu_time_s is None or cost.cpu_s is None else cost.cpu_s
     if 0 < takes_s <= limit.training_s:

@@ -1,18 +1,50 @@
 """Whether a split can be prepared from a competition file: what preparing finds before it trains anything."""
 
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
 from lethe.competition.file import CompetitionFile
+from lethe.competition.network_size import MAX_PARAMETERS
 from lethe.competition.training_cost import retraining_seconds
 from lethe.competition.visibility import Visibility
+from lethe.data.datasets.image_dataset import ImageDataset
 from lethe.data.errors import InvalidSplit
+from lethe.networks.builders import build, limit_parameters
 from lethe.preparation.cost_estimate import forward_operations
 from lethe.preparation.public_sample import sample_parts
 from lethe.preparation.task_kinds import task_preparation
 
 SetSizes = dict[str, int]  # examples in retain, forget, validation and test
+USUAL_PARAMETERS = 50_331_648  # that a worker without a GPU builds, unless its settings say otherwise
+
+
+@dataclass(frozen=True)
+class DataCheck:
+    """What is known of a competition once its data was looked at.
+
+    retraining_s: about how long one model trains on the retain set, from shapes alone; 0 for tasks of text.
+    parameters: of a network for images; 0 for others. warnings: sentences for its organiser.
+    """
+
+    set_sizes: dict[Visibility, SetSizes]
+    class_names: tuple[str, ...] = ()
+    retraining_s: float = 0.0
+    parameters: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 def check_preparation(competition: CompetitionFile) -> dict[Visibility, SetSizes]:
-    """Open the dataset, build the network, cut both splits. Return the size of every set.
+    """Return the size of every set. Raises as `check_data` does."""
+    return check_data(competition).set_sizes
+
+
+def check_data(competition: CompetitionFile) -> DataCheck:
+    """Open the dataset, build the network, cut both splits.
 
     Raises InvalidDataset where the data cannot be read, else InvalidSplit with everything that is wrong.
     """
@@ -20,10 +52,14 @@ def check_preparation(competition: CompetitionFile) -> dict[Visibility, SetSizes
     dataset = task.open_dataset(competition)
     wrong: list[str] = []
     sizes: dict[Visibility, SetSizes] = {}
+    network: dict[str, Any] = {}
+    limit_parameters(MAX_PARAMETERS)
     try:
-        task.describe_network(competition, dataset)
+        network = task.describe_network(competition, dataset)
     except InvalidSplit as error:
         wrong.append(error.detail)
+    finally:
+        limit_parameters(None)
     for visibility in Visibility:
         try:
             cut = task.cut(dataset, competition, visibility)
@@ -33,19 +69,53 @@ def check_preparation(competition: CompetitionFile) -> dict[Visibility, SetSizes
             wrong.append(error.detail)
     if wrong:
         raise InvalidSplit("\n".join(dict.fromkeys(wrong)))
-    return sizes
+    if not isinstance(dataset, ImageDataset):
+        return DataCheck(sizes)  # the number of tokens is known only when the data is cut
+    parameters = _parameters(network)
+    return DataCheck(
+        sizes,
+        dataset.class_names,
+        estimated_retraining_s(competition, network, n_retain=min(part["retain"] for part in sizes.values())),
+        parameters,
+        (*dataset.notes, *_notes_on_labels(dataset), *_notes_on_size(parameters)),
+    )
 
 
-def class_names(competition: CompetitionFile) -> tuple[str, ...]:
-    """Return the names of the dataset's classes, in the order of their numbers; none where it has none."""
-    dataset = task_preparation(competition.task.kind).open_dataset(competition)
-    return tuple(getattr(dataset, "class_names", ()))
-
-
-def estimated_retraining_s(competition: CompetitionFile, *, n_retain: int, device: str = "cpu") -> float:
-    """Return about how long one model trains on the retain set, seconds, from shapes alone; 0 for tasks of text."""
-    if competition.task.kind != "image-classification":
-        return 0.0  # the number of tokens is known only when the data is cut
-    task = task_preparation(competition.task.kind)
-    network = task.describe_network(competition, task.open_dataset(competition))
+def estimated_retraining_s(
+    competition: CompetitionFile, network: Mapping[str, Any], *, n_retain: int, device: str = "cpu"
+) -> float:
+    """Return about how long one model of images trains on the retain set, seconds, from shapes alone."""
     return retraining_seconds(forward_operations(network), competition.training, n_images=n_retain, device=device)
+
+
+def _parameters(network: Mapping[str, Any]) -> int:
+    with torch.random.fork_rng(devices=[]):
+        return sum(parameter.numel() for parameter in build(network).parameters())
+
+
+def _notes_on_size(parameters: int) -> list[str]:
+    if parameters <= USUAL_PARAMETERS:
+        return []
+    return [
+        f"the network has {parameters:,} parameters; a worker without a GPU refuses more than {USUAL_PARAMETERS:,}, "
+        "unless its LETHE_NETWORK_MEMORY_MIB is raised"
+    ]
+
+
+def _notes_on_labels(dataset: ImageDataset) -> list[str]:
+    """Return what to say of examples that are equal, and of different classes."""
+    first: dict[bytes, int] = {}
+    pairs = []
+    for place in range(len(dataset)):
+        content = np.ascontiguousarray(dataset.images[place]).tobytes()
+        same = first.setdefault(hashlib.blake2b(content, digest_size=16).digest(), place)
+        if dataset.labels[same] != dataset.labels[place]:
+            pairs.append((same, place))
+    if not pairs:
+        return []
+    one, two = pairs[0]
+    example = dataset.example if not dataset.is_table else "row"
+    return [
+        f"{len(pairs)} {example}s are equal to one of another class, first number {two} of class "
+        f"{dataset.labels[two]} to number {one} of class {dataset.labels[one]}: which is right?"
+    ]

@@ -1,26 +1,43 @@
 """What an organiser's folder or archive holds: kind of data, classes, persons, sizes of images."""
 
-import csv
-import io
+import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, get_args
 
-from lethe.data.datasets.image_list import TEST_WORDS, ImageList, Level, is_image, list_of_rows, rows_of_folders
+from lethe.data import csv_table
+from lethe.data.csv_table import CsvTable, parse_csv
+from lethe.data.datasets.image_list import (
+    TEST_WORDS,
+    ImageList,
+    ImageNames,
+    Level,
+    UnknownTestValue,
+    is_image,
+    list_of_rows,
+    notes_on_files,
+    rows_of_folders,
+    which_are_tests,
+)
 from lethe.data.errors import InvalidDataset
 from lethe.proposal.image_header import HEADER_BYTES, ImageHeader, read_header
 from lethe.proposal.source import Source
+from lethe.text_files import decode_text
 
 MOST_TABLE_BYTES = 64 << 20
+MOST_IMAGE_BYTES = 1 << 30
+START_BYTES = 4096  # of an image: those that are alike so far are compared as a whole
 HEADERS_READ = 50  # of images, spread over all
+ROWS_TRIED = 20  # of a column that names no image, for images that are spelt otherwise
 COLUMNS = {  # what a column is for -> how it may be called
     "label": ("label", "class", "category", "target", "y", "age_group"),
     "person": ("person", "person_id", "identity", "subject", "user", "writer", "author", "patient", "id_person", "who"),
     "test": ("test", "is_test", "split", "set", "partition", "subset"),
 }
+CHOICES = ("table", "path_column", "label_column", "person_column", "test_column", "test_values", "folders")
 TEST_FOLDERS = frozenset(word for word in TEST_WORDS if word.isalpha() and len(word) > 2) - {"yes", "false", "true"}
 HELP = (
     "Put images into a folder for each class (cat/1.png), or for each class and person (cat/ann/1.png); or add a CSV "
@@ -42,72 +59,165 @@ class Detected:
     class_counts: Mapping[str, int] = field(default_factory=dict)
 
 
-def detect(source: Source) -> Detected:
-    """Return what is there. Raises InvalidDataset naming what was found and what is understood."""
-    tables = [name for name in source.names if name.lower().endswith(".csv") and "/" not in name]
-    found = _from_tables(source, tables)
+def detect(source: Source, *, wanted: Mapping[str, Any] | None = None) -> Detected:
+    """Return what is there, and in its notes what was taken for what, and what is not used.
+
+    wanted: options of the dataset `folder` (CHOICES) that its owner names, in place of what is guessed.
+    Raises InvalidDataset naming what was found and what is understood.
+    """
+    chosen = {name: value for name, value in (wanted or {}).items() if name in CHOICES and value}
+    notes: list[str] = []
+    found = None if "folders" in chosen else _from_tables(source, chosen, notes)
     if found is None and any(map(is_image, source.names)):
-        found = _from_folders(source)
+        try:
+            found = _from_folders(source, chosen, notes)
+        except InvalidDataset as error:
+            raise InvalidDataset("; ".join([error.detail, *notes])) from error
     if found is not None:
         return found
-    if questions := [name for name in source.names if name.endswith(".jsonl") and "/" not in name]:
+    if questions := [name for name in source.names if name.lower().endswith(".jsonl") and "/" not in name]:
         return _from_questions(source, questions)
     shown = ", ".join(source.names[:5]) + (", …" if len(source.names) > 5 else "")
     looked_at = f"among {len(source.names)} files ({shown})" if source.names else "for there are no files"
     raise InvalidDataset(f"no images and no questions were found {looked_at}. {HELP}")
 
 
-def _from_tables(source: Source, tables: Sequence[str]) -> Detected | None:
-    """Return the images of the first table that names some."""
-    names = set(source.names)
-    for table in tables:
-        rows = _read_csv(source, table)
-        columns = list(rows[0]) if rows else []
-        path = next((each for each in columns if all(row[each] in names for row in rows)), None)
-        if path is None or not is_image(rows[0][path]):
+def words_of(text: str) -> list[str]:
+    """Return what commas separate, as a form or a command says a list."""
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _from_tables(source: Source, chosen: Mapping[str, Any], notes: list[str]) -> Detected | None:
+    """Return the images of the table that names them; None if none does, and why not among the notes."""
+    images = ImageNames(filter(is_image, source.names))
+    there = [name for name in source.names if name.lower().endswith(csv_table.SUFFIXES)]
+    if "table" in chosen and chosen["table"] not in there:
+        raise InvalidDataset(f"there is no table {chosen['table']!r}: there are {', '.join(there[:9]) or 'none'}")
+    naming: dict[str, tuple[CsvTable, str]] = {}
+    for name in [chosen["table"]] if "table" in chosen else there:
+        if "/" in name and name != chosen.get("table"):
+            notes.append(f"{name} lies in a folder and is not used: a table that names images lies beside the folders")
             continue
-        known = {role: _column(columns, role) for role in COLUMNS}
-        label = known["label"] or _fewest_values(
-            rows, [each for each in columns if each not in {path, *known.values()}]
-        )
-        if label is None:
-            raise InvalidDataset(f"{table} has no column of classes: it has {', '.join(columns)}; call one `label`")
-        test = known["test"]
-        if test and any(row[test].strip().lower() not in TEST_WORDS for row in rows):
-            test = None
-        _require_filled(table, rows, [name for name in (label, known["person"]) if name])
-        options = {"table": table, "path_column": path, "label_column": label}
-        options |= {f"{role}_column": name for role, name in (("person", known["person"]), ("test", test)) if name}
-        images = list_of_rows(rows, {"path": path, "label": label, "person": known["person"], "test": test})
-        return _of_images(source, options, images)
+        table = parse_csv(source.read(name, at_most=MOST_TABLE_BYTES), source=name)
+        path = chosen.get("path_column") or _path_column(table, images)
+        if path is None:
+            notes.append(f"{name} is not used: none of its columns ({', '.join(table.columns[:20])}) names images here")
+        else:
+            naming[name] = table, path
+    if len(naming) > 1:
+        raise InvalidDataset(f"{' and '.join(naming)} name images: join them into one, or choose one as `table`")
+    for name, (table, path) in naming.items():
+        return _of_table(source, chosen, notes, name=name, table=table, path=path)
     return None
 
 
-def _from_folders(source: Source) -> Detected:
+def _path_column(table: CsvTable, images: ImageNames) -> str | None:
+    """Return the column that names most images; else one that nearly does, so that it is said what does not fit."""
+    cells = {name: table.column(name) for name in table.columns}
+    named = {name: sum(images.find(cell) is not None for cell in column) for name, column in cells.items()}
+    if not any(named.values()) and 2 * len(table.rows) >= len(images):  # a shorter one says something else
+        tried = {name: column[:ROWS_TRIED] for name, column in cells.items()}
+        named = {name: sum(images.alike(cell) is not None for cell in column) for name, column in tried.items()}
+    best = max(named, key=lambda name: named[name])
+    return best if named[best] else None
+
+
+def _of_table(
+    source: Source, chosen: Mapping[str, Any], notes: list[str], *, name: str, table: CsvTable, path: str
+) -> Detected:
+    columns = {"path": path} | {role: _role(table, name, role, chosen) for role in COLUMNS}
+    if columns["label"] is None:
+        others = [each for each in table.columns if each not in columns.values()]
+        columns["label"] = _fewest_values(table, others)
+        if columns["label"] is None:
+            shown = ", ".join(table.columns)
+            raise InvalidDataset(f"{name} has no column of classes: it has {shown}; name it as `label_column`")
+        if len(others) > 1:
+            notes.append(f"no column is called label or class: {columns['label']!r} has the fewest values")
+    _require_filled(name, table, [each for role in ("label", "person") if (each := columns[role])])
+    test_values = chosen.get("test_values", ())
+    if columns["test"] and "test_column" not in chosen and not test_values:
+        try:
+            which_are_tests(table.column(columns["test"]))
+        except UnknownTestValue as error:
+            notes.append(f"column {columns['test']!r} is not used: it holds {error.detail}")
+            columns["test"] = None
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    _name_files(name, table, rows, path, ImageNames(source.names))
+    taken = [f"{role} {column!r}" for role, column in columns.items() if column]
+    notes.append(f"{name} is read with the columns {', '.join(taken)}: name others as label_column, person_column, …")
+    options: dict[str, Any] = {"table": name}
+    options |= {f"{role}_column": column for role, column in columns.items() if column}
+    options |= {"test_values": list(test_values)} if test_values else {}
+    images = list_of_rows(rows, columns, test_values=test_values)
+    return _of_images(source, options, images, [each for each in source.names if each != name], notes)
+
+
+def _name_files(name: str, table: CsvTable, rows: Sequence[dict[str, str]], path: str, images: ImageNames) -> None:
+    """Set each row's path to its file's name. Raises InvalidDataset for one that is no image, or is there twice."""
+    seen: dict[str, int] = {}
+    for line, row in zip(table.lines, rows, strict=True):
+        found = images.find(row[path])
+        if found is None or not is_image(found):
+            wrong = images.missing(row[path]) if found is None else "is no image"
+            raise InvalidDataset(f"{name}, line {line}: {path} {row[path]!r} {wrong}")
+        if seen.setdefault(found, line) != line:
+            raise InvalidDataset(f"{name}, line {line}: {found!r} is in line {seen[found]} already")
+        row[path] = found
+
+
+def _role(table: CsvTable, name: str, role: str, chosen: Mapping[str, Any]) -> str | None:
+    """Return the column for a role: the one that is named, else one whose name says it."""
+    if wanted := chosen.get(f"{role}_column"):
+        if wanted not in table.columns:
+            raise InvalidDataset(f"{name} has no column {wanted!r}: it has {', '.join(table.columns)}")
+        return str(wanted)
+    lower = {column.lower(): column for column in reversed(table.columns)}
+    return next((lower[each] for each in COLUMNS[role] if each in lower), None)
+
+
+def _from_folders(source: Source, chosen: Mapping[str, Any], notes: list[str]) -> Detected:
     names = [name for name in source.names if is_image(name)]
-    depths = Counter(len(PurePosixPath(name).parts) - 1 for name in names)
-    depth = depths.most_common(1)[0][0]
-    if len(depths) > 1:
-        odd = next(name for name in names if len(PurePosixPath(name).parts) - 1 != depth)
-        raise InvalidDataset(f"most images lie {depth} folders deep, but {odd} does not. {HELP}")
-    levels = _levels([PurePosixPath(name).parts[:-1] for name in names])
+    test_values = chosen.get("test_values", ())
+    levels = _chosen_levels(chosen["folders"]) if "folders" in chosen else _guessed_levels(names, test_values)
     rows = rows_of_folders(names, levels)
     columns = {
         "path": "path",
         "label": "label",
         **{role: role if role in levels else None for role in ("person", "test")},
     }
-    return _of_images(source, {"folders": list(levels)}, list_of_rows(rows, columns))
+    said = "/".join(f"<{level}>" for level in levels)
+    notes.append(f"folders are read as {said}: name others as `folders`, and those for testing as `test_values`")
+    options = {"folders": list(levels)} | ({"test_values": list(test_values)} if test_values else {})
+    return _of_images(source, options, list_of_rows(rows, columns, test_values=test_values), source.names, notes)
 
 
-def _levels(folders: Sequence[tuple[str, ...]]) -> list[Level]:
+def _chosen_levels(folders: Sequence[str]) -> list[Level]:
+    allowed = get_args(Level)
+    if folders.count("label") != 1 or any(level not in allowed for level in folders):
+        raise InvalidDataset(
+            f"folders must name label once, and of {', '.join(allowed)} only; had {', '.join(folders)}"
+        )
+    return list(folders)  # type: ignore[arg-type]  # each was looked at
+
+
+def _guessed_levels(names: Sequence[str], test_values: Sequence[str]) -> list[Level]:
+    depths = Counter(len(PurePosixPath(name).parts) - 1 for name in names)
+    depth = depths.most_common(1)[0][0]
+    if len(depths) > 1:
+        odd = next(name for name in names if len(PurePosixPath(name).parts) - 1 != depth)
+        raise InvalidDataset(f"most images lie {depth} folders deep, but {odd} does not. {HELP}")
+    return _levels([PurePosixPath(name).parts[:-1] for name in names], test_values)
+
+
+def _levels(folders: Sequence[tuple[str, ...]], test_values: Sequence[str]) -> list[Level]:
     """Return what each level of folders says: whether for testing, the class, the person."""
     levels: list[Level] = []
     for place in range(len(folders[0])):
         values = {parts[place] for parts in folders}
         if len(values) == 1:
             levels.append("any")
-        elif "test" not in levels and {value.lower() for value in values} <= TEST_FOLDERS:
+        elif "test" not in levels and _says_test(values, test_values):
             levels.append("test")
         elif "label" not in levels:
             levels.append("label")
@@ -118,7 +228,24 @@ def _levels(folders: Sequence[tuple[str, ...]]) -> list[Level]:
     return levels
 
 
-def _of_images(source: Source, options: dict[str, Any], images: ImageList) -> Detected:
+def _says_test(values: set[str], test_values: Sequence[str]) -> bool:
+    """Return whether folders' names tell test from training. Raises InvalidDataset where only some do."""
+    if test_values:
+        return values >= set(test_values)
+    known = {value for value in values if value.lower() in TEST_FOLDERS}
+    if {TEST_WORDS[value.lower()] for value in known} == {True, False} and known != values:
+        odd = min(values - known)
+        raise InvalidDataset(
+            f"of the folders {', '.join(sorted(values)[:9])} some tell test from training, but {odd!r} does not: take "
+            "it away, or name those for testing as `test_values`"
+        )
+    return known == values
+
+
+def _of_images(
+    source: Source, options: dict[str, Any], images: ImageList, names: Sequence[str], notes: Sequence[str]
+) -> Detected:
+    """names: of the files among which the images were found."""
     if images.n_classes < 2:
         raise InvalidDataset(f"all {len(images)} images are of one class, {images.class_names[0]!r}. {HELP}")
     if images.n_classes > len(images) / 2:
@@ -130,18 +257,53 @@ def _of_images(source: Source, options: dict[str, Any], images: ImageList) -> De
     read = [read_header(source.read(name, at_most=HEADER_BYTES)) for name in images.names[::step][:HEADERS_READ]]
     headers = [header for header in read if header is not None]
     usual = Counter(headers).most_common(1)[0][0] if headers else None
-    notes = []
+    found = [*notes, *notes_on_files(names, images.names, images.class_names), *_notes_on_copies(source, images)]
     if len({(each.width, each.height) for each in headers}) > 1:
-        notes.append("images have several sizes: all are scaled to one")
+        found.append("images have several sizes: all are scaled to one")
+    found += [note for note, is_so in IN_HEADERS if any(map(is_so, headers))]
     if not images.knows_persons:
-        notes.append("no persons were found: each image is its own; if some show the same person, name persons too")
+        found.append("no persons were found: each image is its own; if some show the same person, name persons too")
     options |= {
         "size": _side(usual),
         "channels": 3 if any(each.channels == 3 for each in headers) or not headers else 1,
     }
     counts = Counter(images.labels.tolist())
     named = {name: counts[number] for number, name in enumerate(images.class_names)}
-    return Detected("folder", options, images, usual, notes=tuple(notes), class_counts=named)
+    return Detected("folder", options, images, usual, notes=tuple(found), class_counts=named)
+
+
+IN_HEADERS = (
+    ("some images are transparent: they are laid on white", lambda header: header.has_alpha),
+    ("some images have more than 8 bits a channel, and are refused: convert them", lambda header: header.bits > 8),
+    ("some images are turned as their camera's note on orientation says", lambda header: header.is_turned),
+)
+
+
+def _notes_on_copies(source: Source, images: ImageList) -> list[str]:
+    """Return what to say of images that are the same to the byte."""
+    alike = _groups(range(len(images)), lambda place: source.read(images.names[place], at_most=START_BYTES))
+    same = [
+        copies
+        for group in alike
+        for copies in _groups(group, lambda place: source.read(images.names[place], at_most=MOST_IMAGE_BYTES))
+    ]
+    pairs = [(copies[0], copy) for copies in same for copy in copies[1:]]
+    if not pairs:
+        return []
+    across = [pair for pair in pairs if images.labels[pair[0]] != images.labels[pair[1]]]
+    one, two = (images.names[place] for place in (across or pairs)[0])
+    return [
+        f"{len(pairs)} images are copies of another, {len(across)} of them in another class, first {two} of {one}: "
+        "take them away, or one may be forgotten while the other is kept"
+    ]
+
+
+def _groups(places: Iterable[int], content: Callable[[int], bytes]) -> list[list[int]]:
+    """Return the images whose content is that of another one, together."""
+    found: dict[bytes, list[int]] = {}
+    for place in places:
+        found.setdefault(hashlib.blake2b(content(place), digest_size=16).digest(), []).append(place)
+    return [group for group in found.values() if len(group) > 1]
 
 
 def _side(header: ImageHeader | None) -> int:
@@ -153,8 +315,7 @@ def _from_questions(source: Source, files: Sequence[str]) -> Detected:
     groups: Counter[str] = Counter()
     n_questions = 0
     for name in files:
-        lines = source.read(name, at_most=MOST_TABLE_BYTES).decode("utf-8", errors="replace").split("\n")
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(_text(source, name).split("\n"), start=1):
             if not line.strip():
                 continue
             try:
@@ -174,32 +335,22 @@ def _from_questions(source: Source, files: Sequence[str]) -> Detected:
     return Detected("questions", options, questions=n_questions, groups=n_groups, notes=tuple(notes))
 
 
-def _read_csv(source: Source, name: str) -> list[dict[str, str]]:
-    text = source.read(name, at_most=MOST_TABLE_BYTES).decode("utf-8-sig", errors="replace")
+def _text(source: Source, name: str) -> str:
     try:
-        rows = list(csv.DictReader(io.StringIO(text), strict=True))
-    except csv.Error as error:
-        raise InvalidDataset(f"{name} cannot be read as CSV: {error}") from error
-    for number, row in enumerate(rows, start=2):
-        if None in row or None in row.values():
-            raise InvalidDataset(f"{name}, line {number} has more or fewer cells than the first line")
-    return rows
+        return decode_text(source.read(name, at_most=MOST_TABLE_BYTES))
+    except ValueError as error:
+        raise InvalidDataset(f"{name} cannot be read: {error}") from error
 
 
-def _column(columns: Sequence[str], role: str) -> str | None:
-    lower = {name.lower(): name for name in reversed(columns)}
-    return next((lower[name] for name in COLUMNS[role] if name in lower), None)
-
-
-def _fewest_values(rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> str | None:
+def _fewest_values(table: CsvTable, columns: Sequence[str]) -> str | None:
     """Return the column with the fewest different values, of those with two or more; None if none repeats."""
-    counts = {name: len({row[name] for row in rows}) for name in columns}
-    possible = {name: count for name, count in counts.items() if 2 <= count <= len(rows) / 2}
+    counts = {name: len(set(table.column(name))) for name in columns}
+    possible = {name: count for name, count in counts.items() if 2 <= count <= len(table.rows) / 2}
     return min(possible, key=lambda name: possible[name], default=None)
 
 
-def _require_filled(table: str, rows: Sequence[Mapping[str, str]], columns: Sequence[str]) -> None:
-    for number, row in enumerate(rows, start=2):
-        for name in columns:
-            if not row[name].strip():
-                raise InvalidDataset(f"{table}, line {number}: column {name!r} is empty")
+def _require_filled(name: str, table: CsvTable, columns: Sequence[str]) -> None:
+    for column in columns:
+        for line, cell in zip(table.lines, table.column(column), strict=True):
+            if not cell:
+                raise InvalidDataset(f"{name}, line {line}: column {column!r} is empty")

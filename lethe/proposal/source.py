@@ -6,13 +6,14 @@ from typing import IO, Protocol
 
 from lethe.errors import InvalidInput, InvalidSubmission
 from lethe.submission.archive import ArchiveLimits, checked_archive, common_folder
+from lethe.visible_files import is_visible, visible_files
 
 MOST_FILES = 1_000_000
 MOST_UNPACKED_BYTES = 1 << 40
 
 
 class Source(Protocol):
-    """names: of all files, relative, with "/" between folders."""
+    """names: of all files that are not hidden, relative, with "/" between folders."""
 
     names: tuple[str, ...]
 
@@ -23,8 +24,7 @@ class Source(Protocol):
 class Folder:
     def __init__(self, root: Path) -> None:
         self._root = root
-        files = [path for path in root.rglob("*") if path.is_file() and not path.name.startswith(".")]
-        self.names = tuple(sorted(path.relative_to(root).as_posix() for path in files))
+        self.names = tuple(path.relative_to(root).as_posix() for path in visible_files(root))
 
     def read(self, name: str, *, at_most: int) -> bytes:
         with (self._root / name).open("rb") as file:
@@ -38,7 +38,7 @@ class Archive:
         self._archive = archive
         top = common_folder([entry.filename for entry in entries])
         self._entries = {entry.filename.removeprefix(top): entry for entry in entries}
-        self.names = tuple(sorted(self._entries))
+        self.names = tuple(sorted(filter(is_visible, self._entries)))
 
     def read(self, name: str, *, at_most: int) -> bytes:
         with self._archive.open(self._entries[name]) as file:

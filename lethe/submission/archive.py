@@ -9,20 +9,23 @@ import unicodedata
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import IO
 
 from lethe.errors import InvalidSubmission, Violation
+from lethe.text_files import composed
+from lethe.visible_files import is_from_system
 
-NOT_WANTED = ("__MACOSX", ".DS_Store", "__pycache__")  # what archivers add by themselves
 END_OF_DIRECTORY = b"PK\x05\x06"
 ZIP64_LOCATOR = b"PK\x06\x07"
 LOCATOR_BYTES = 20  # it comes right before the end of the directory
 TAIL_BYTES = (1 << 16) + 22 + LOCATOR_BYTES  # in which the directory's end lies, after the longest comment
 HEADER_BYTES = 46  # of one entry in a zip's directory, before its name
 CHUNK_BYTES = 1 << 20
+WINDOWS = 0  # where an archive was made: FAT
+UTF8_FLAG = 0x800
 SOURCE_MIB = 2  # of one Python file, whatever a competition's own limit is
 
 
@@ -49,7 +52,9 @@ def checked_archive(file: IO[bytes], *, limits: ArchiveLimits) -> Iterator[Opene
     try:
         with zipfile.ZipFile(file) as archive:
             _check_entries(archive.infolist(), limits=limits)  # first: a name may even be empty
-            entries = [entry for entry in archive.infolist() if not entry.is_dir() and not _is_litter(entry.filename)]
+            entries = [
+                entry for entry in archive.infolist() if not entry.is_dir() and not is_from_system(entry.filename)
+            ]
             _check_sizes(entries, limits=limits)
             yield archive, entries
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, UnicodeDecodeError, ValueError) as error:
@@ -110,6 +115,7 @@ def _check_entries(entries: list[zipfile.ZipInfo], *, limits: ArchiveLimits) -> 
     seen: set[str] = set()
     for entry in entries:
         _check_kind(entry)
+        _give_portable_name(entry)
         _check_name(entry, limits=limits)
         name = entry.filename.rstrip("/")
         if name in seen:
@@ -133,9 +139,23 @@ def _check_kind(entry: zipfile.ZipInfo) -> None:
         raise refused(entry.filename, "is compressed in another way than stored or deflate")
 
 
+def _give_portable_name(entry: zipfile.ZipInfo) -> None:
+    """Set the name as it was where the archive was made: Macs write UTF-8 without saying so, Windows backslashes.
+
+    Whoever opens the entry still finds it: zipfile compares `orig_filename`.
+    """
+    name = entry.orig_filename
+    if entry.create_system == WINDOWS:
+        name = name.replace("\\", "/")
+    if not entry.flag_bits & UTF8_FLAG:
+        with suppress(UnicodeError):
+            name = name.encode("cp437").decode()
+    entry.filename = composed(name)
+
+
 def _check_name(entry: zipfile.ZipInfo, *, limits: ArchiveLimits) -> None:
     name = entry.filename
-    if entry.orig_filename != name or "\\" in name or any(unicodedata.category(c).startswith("C") for c in name):
+    if "\\" in name or any(unicodedata.category(c).startswith("C") for c in name):
         raise refused(entry.orig_filename, "holds a backslash or a character that cannot be seen")
     if name.startswith("/") or (len(name) > 1 and name[1] == ":"):
         raise refused(name, "is an absolute path; only paths inside the archive are allowed")
@@ -161,7 +181,3 @@ def _check_sizes(entries: list[zipfile.ZipInfo], *, limits: ArchiveLimits) -> No
                 f"unpacks to more than {limits.ratio} times its packed size",
                 f"{entry.file_size} of {entry.compress_size} bytes",
             )
-
-
-def _is_litter(name: str) -> bool:
-    return any(part in NOT_WANTED for part in name.split("/"))

@@ -15,9 +15,17 @@ from server.storage import Storage, dataset_key
 
 
 def propose(
-    storage: Storage, settings: Settings, dataset: Dataset, *, at: datetime, given: Mapping[str, Any] | None = None
+    storage: Storage,
+    settings: Settings,
+    dataset: Dataset,
+    *,
+    at: datetime,
+    given: Mapping[str, Any] | None = None,
+    read_as: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return what `server.parsing.proposal.propose_for` does. given: values in place of the proposed ones.
+    """Return what `server.parsing.proposal.propose_for` does.
+
+    given: values in place of the proposed ones. read_as: options of the dataset in place of what is guessed.
 
     One archive at a time is fetched and read by each web process. Raises HostFault while that is another.
     """
@@ -33,6 +41,7 @@ def propose(
                 slug=dataset.name,
                 title=f"Forget: {dataset.name.replace('-', ' ')}",
                 at=at.isoformat(),
+                read_as=dict(read_as or {}),
                 given={name: v.isoformat() if isinstance(v, datetime) else v for name, v in (given or {}).items()},
             )
             return found

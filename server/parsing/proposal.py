@@ -16,16 +16,25 @@ MOST_CLASSES = 50  # whose counts are shown
 
 
 def propose_for(
-    file: IO[bytes], *, limits: Mapping[str, int], root: str, slug: str, title: str, at: str, given: Mapping[str, Any]
+    file: IO[bytes],
+    *,
+    limits: Mapping[str, int],
+    root: str,
+    slug: str,
+    title: str,
+    at: str,
+    given: Mapping[str, Any],
+    read_as: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return facts, proposed file, cost and the cut with pictures, as plain data.
 
-    at: now, as text. given: values in place of the proposed ones. Raises InvalidInput, or InvalidCompetitionFile.
+    at: now, as text. read_as: options of the dataset in place of what is guessed. given: values in place of the
+    proposed ones. Raises InvalidInput, or InvalidCompetitionFile.
     """
     try:
         with archive.opened(file, limits) as (zipped, entries):
             source = Archive(zipped, entries)
-            detected = detect(source)
+            detected = detect(source, wanted={**given.get("dataset.options", {}), **read_as})
             if detected.images is None:
                 raise InvalidInput("questions cannot be uploaded: put them into a folder for datasets of the workers")
             made = propose(

@@ -12,6 +12,8 @@ from pydantic import Field
 from lethe.data.datasets.image_dataset import Adapter, ImageDataset, Options, own_person_each
 from lethe.data.datasets.image_files import need, number_names
 from lethe.data.errors import InvalidDataset
+from lethe.text_files import read_text
+from lethe.visible_files import visible_files
 
 LONGEST_PERSON = 1024  # bytes; NumPy takes four for a character
 MOST_IMAGES = 10_000_000  # labels and persons are held in memory
@@ -98,7 +100,11 @@ def open_femnist(options: Mapping[str, Any]) -> ImageDataset:
     30,400 of the images are drawn, as in Triantafillou et al. 2024, section A.6.
     """
     parsed = FemnistOptions.parse(options)
-    paths = sorted(need(parsed.root, "LEAF's all_data_*.json of FEMNIST").glob("*.json"))
+    paths = [
+        path
+        for path in visible_files(need(parsed.root, "LEAF's all_data_*.json of FEMNIST"))
+        if _is_part(path, parsed.root)
+    ]
     if not paths:
         raise InvalidDataset(f"{parsed.root} has no *.json. Put there: LEAF's all_data_*.json of FEMNIST")
     images: list[NDArray[np.uint8]] = []
@@ -117,9 +123,13 @@ def open_femnist(options: Mapping[str, Any]) -> ImageDataset:
     return ImageDataset(images=all_images, labels=all_labels, persons=persons, n_classes=62, input_scale=1 / 255)
 
 
+def _is_part(path: Path, root: Path) -> bool:
+    return path.parent == root and path.suffix.lower() == ".json"
+
+
 def _leaf_users(path: Path) -> list[tuple[str, NDArray[np.uint8], NDArray[np.int64]]]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(read_text(path))
         named = [(user, data["user_data"][user]) for user in data["users"]]
         users = [(user, d) for user, d in named if len(d["y"])]  # a writer without a sample in this part
         arrays = [(user, np.asarray(d["x"], dtype=np.float32), np.asarray(d["y"], dtype=np.int64)) for user, d in users]

@@ -12,6 +12,8 @@ from pydantic import Field
 from lethe.data.datasets.image_dataset import Adapter, ImageDataset, own_person_each
 from lethe.data.datasets.image_files import PictureOptions, decode_pictures, need, number_names
 from lethe.data.errors import InvalidDataset
+from lethe.text_files import read_text
+from lethe.visible_files import visible_files
 
 UTK_NAME = re.compile(r"^(\d{1,3})_([01])_([0-4])_(\d+)")
 
@@ -30,12 +32,14 @@ def open_utkface(options: Mapping[str, Any]) -> ImageDataset:
     if len(starts) < 2 or list(starts) != sorted(set(starts)) or starts[0] != 0:
         raise InvalidDataset(f"dataset.options.age_starts must ascend from 0, was {list(starts)}")
     need(parsed.root, "the folder of UTKFace's images, [age]_[gender]_[race]_[time].jpg")
-    found = [(path, match) for path in sorted(parsed.root.rglob("*.jpg")) if (match := UTK_NAME.match(path.name))]
+    found = [
+        (path, match) for path in visible_files(parsed.root) if _is_jpeg(path) and (match := UTK_NAME.match(path.name))
+    ]
     if not found:
         raise InvalidDataset(f"{parsed.root} has no UTKFace picture. Put there: [age]_[gender]_[race]_[time].jpg")
     ages, genders, races = (np.array([int(match[group]) for _, match in found], dtype=np.int64) for group in (1, 2, 3))
     return ImageDataset(
-        images=decode_pictures([path for path, _ in found], parsed),
+        images=decode_pictures([path for path, _ in found], parsed).images,
         labels=np.searchsorted(np.array(starts), ages, side="right") - 1,
         persons=own_person_each(len(found)),
         n_classes=len(starts),
@@ -59,14 +63,15 @@ def open_casia_surf(options: Mapping[str, Any]) -> ImageDataset:
     ages = _casia_ages(need(parsed.root / "Age_Gender.txt", "CASIA-SURF's table, one line 'person age gender' each"))
     edges = np.linspace(min(ages.values()), max(ages.values()) + 1, parsed.groups + 1)
     folder = need(parsed.root / "WBackground", "CASIA-SURF's folders, */<person>/real.rssdk/color/*.jpg")
-    paths = sorted(folder.glob("*/*/real.rssdk/color/*.jpg"))
+    places = sorted(folder.glob("*/*/real.rssdk/color"))
+    paths = [path for place in places for path in visible_files(place) if _is_jpeg(path)]
     persons = [path.parts[-4] for path in paths]
     unknown = sorted(set(persons) - set(ages))
     if unknown:
         raise InvalidDataset(f"{folder} has person {unknown[0]!r}, who is not in Age_Gender.txt")
     age = np.array([ages[person] for person in persons], dtype=np.int64)
     return ImageDataset(
-        images=decode_pictures(paths, parsed),
+        images=decode_pictures(paths, parsed).images,
         labels=np.digitize(age, edges).astype(np.int64) - 1,
         persons=number_names(persons),
         n_classes=parsed.groups,
@@ -75,9 +80,20 @@ def open_casia_surf(options: Mapping[str, Any]) -> ImageDataset:
     )
 
 
+def _is_jpeg(path: Path) -> bool:
+    return path.suffix.lower() in (".jpg", ".jpeg")
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return read_text(path).splitlines()
+    except (OSError, ValueError) as error:
+        raise InvalidDataset(f"{path} cannot be read: {error}") from error
+
+
 def _casia_ages(path: Path) -> dict[str, int]:
     ages: dict[str, int] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(_lines(path), start=1):
         words = line.split()
         if not words:
             continue
@@ -116,7 +132,7 @@ def open_celeba(options: Mapping[str, Any]) -> ImageDataset:
     partition_path = parsed.root / "list_eval_partition.txt"
     partition = _celeba_numbers(partition_path) if partition_path.exists() else None
     return ImageDataset(
-        images=decode_pictures([folder / name for name in names], parsed),
+        images=decode_pictures([folder / name for name in names], parsed).images,
         labels=np.array([attributes[name] for name in names], dtype=np.int64),
         persons=np.array([identity[name] for name in names], dtype=np.int64),
         n_classes=2 ** len(parsed.attributes),
@@ -133,7 +149,7 @@ def _is_test(names: list[str], partition: dict[str, int] | None) -> NDArray[np.b
 
 def _celeba_attributes(path: Path, wanted: tuple[str, ...]) -> dict[str, int]:
     """Return file -> label. The file: a count, a line of names, then 'file -1 1 ...' lines."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = _lines(path)
     if len(lines) < 3:
         raise InvalidDataset(f"{path} must hold a count, a line of attribute names and one line per image")
     names = lines[1].split()
@@ -152,7 +168,7 @@ def _celeba_attributes(path: Path, wanted: tuple[str, ...]) -> dict[str, int]:
 
 def _celeba_numbers(path: Path) -> dict[str, int]:
     numbers = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(_lines(path), start=1):
         words = line.split()
         if len(words) != 2 or not words[1].isdigit():
             raise InvalidDataset(f"{path}, line {number}: must be 'file number', was {line[:40]!r}")

@@ -9,10 +9,20 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from lethe.data.csv_table import parse_csv
 from lethe.data.datasets.image_dataset import Adapter, ImageDataset, own_person_each
 from lethe.data.datasets.image_files import PictureOptions, decode_pictures, need, number_names
-from lethe.data.datasets.image_list import TEST_WORDS, Level, in_order, rows_of_folders
+from lethe.data.datasets.image_list import (
+    ImageNames,
+    Level,
+    UnknownTestValue,
+    in_order,
+    notes_on_files,
+    rows_of_folders,
+    which_are_tests,
+)
 from lethe.data.errors import InvalidDataset
+from lethe.visible_files import visible_files
 
 
 class FolderOptions(PictureOptions):
@@ -23,11 +33,14 @@ class FolderOptions(PictureOptions):
         max_length=8,
         description='what folders\' names say, in place of a table: ["label"] is cat/1.png; also person, test, any',
     )
-    table: str = Field(default="images.csv", pattern=r"\.csv$", description="a CSV below root")
+    table: str = Field(default="images.csv", pattern=r"(?i)\.(csv|tsv)$", description="a CSV below root")
     path_column: str = "path"
     label_column: str = "label"
     person_column: str | None = None
     test_column: str | None = None
+    test_values: tuple[str, ...] = Field(
+        default=(), description="which values of it mean testing; default: usual words"
+    )
     extra_columns: tuple[str, ...] = ()
 
     @model_validator(mode="after")
@@ -45,8 +58,11 @@ def open_folder(options: Mapping[str, Any]) -> ImageDataset:
     With `folders`, there is no table: the names of the folders say class, person and whether an image is for testing.
     """
     parsed = FolderOptions.parse(options)
+    names = [
+        path.relative_to(parsed.root).as_posix() for path in visible_files(need(parsed.root, "a folder of images"))
+    ]
     if parsed.folders:
-        parsed, table = _folders_as_table(parsed)
+        parsed, table = _folders_as_table(parsed, names)
         table_path = parsed.root
     else:
         wanted_table = f'a CSV with columns {parsed.path_column}, {parsed.label_column}; or say folders = ["label"]'
@@ -55,26 +71,29 @@ def open_folder(options: Mapping[str, Any]) -> ImageDataset:
     wanted = [parsed.path_column, parsed.label_column, parsed.person_column, parsed.test_column, *parsed.extra_columns]
     _check_columns(table, table_path, [name for name in wanted if name])
     _check_once(table[parsed.path_column], table_path)
-    paths = [_inside(parsed.root, name, table_path) for name in table[parsed.path_column]]
-    names, labels = _classes(table[parsed.label_column])
+    known = ImageNames(names)
+    paths = [_inside(parsed.root, name, table_path, known) for name in table[parsed.path_column]]
+    classes, labels = _classes(table[parsed.label_column])
+    decoded = decode_pictures(paths, parsed)
+    used = [path.relative_to(parsed.root).as_posix() for path in paths]
+    others = [name for name in names if parsed.folders or name != parsed.table]
     return ImageDataset(
-        images=decode_pictures(paths, parsed),
+        images=decoded.images,
         labels=labels,
         persons=(
             number_names(table[parsed.person_column].tolist()) if parsed.person_column else own_person_each(len(paths))
         ),
-        n_classes=len(names),
+        n_classes=len(classes),
         input_scale=1 / 255,
-        class_names=names,
-        is_test=_is_test(table[parsed.test_column], table_path) if parsed.test_column else None,
+        class_names=classes,
+        is_test=_is_test(table, parsed, table_path) if parsed.test_column else None,
         columns={name: _values(table[name]) for name in parsed.extra_columns},
+        notes=(*notes_on_files(others, used, table[parsed.label_column].tolist()), *decoded.notes),
     )
 
 
-def _folders_as_table(options: FolderOptions) -> tuple[FolderOptions, pd.DataFrame]:
+def _folders_as_table(options: FolderOptions, names: Sequence[str]) -> tuple[FolderOptions, pd.DataFrame]:
     """Return what folders say as a table, and the options that name its columns."""
-    files = need(options.root, "folders of images").rglob("*")
-    names = [path.relative_to(options.root).as_posix() for path in files if path.is_file()]
     table = pd.DataFrame(rows_of_folders(names, options.folders), dtype=str)
     columns: dict[str, Any] = {"path_column": "path", "label_column": "label", "extra_columns": ()}
     columns |= {f"{level}_column": level if level in options.folders else None for level in ("person", "test")}
@@ -99,7 +118,7 @@ def open_kaggle(options: Mapping[str, Any]) -> ImageDataset:
     paths = [_kaggle_path(parsed.root, image_id) for image_id in rows["image_id"]]
     labels = rows["age_group"].to_numpy(dtype=np.int64)
     return ImageDataset(
-        images=decode_pictures(paths, parsed),
+        images=decode_pictures(paths, parsed).images,
         labels=labels,
         persons=number_names(rows["person_id"].tolist()),
         n_classes=max(10, int(labels.max()) + 1),
@@ -116,23 +135,20 @@ def _kaggle_path(root: Path, image_id: str) -> Path:
 
 def _read_table(path: Path) -> pd.DataFrame:
     try:
-        # as text: "007" is not "7", and a class may be called NA
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (ValueError, OSError) as error:
-        raise InvalidDataset(f"{path} cannot be read as CSV: {error}") from error
-    if table.empty:
-        raise InvalidDataset(f"{path} has no rows")
-    return table
+        data = path.read_bytes()
+    except OSError as error:
+        raise InvalidDataset(f"{path} cannot be read: {error}") from error
+    table = parse_csv(data, source=str(path))  # as text: "007" is not "7", and a class may be called NA
+    return pd.DataFrame(table.rows, columns=table.columns, index=table.lines, dtype=str)
 
 
 def _check_columns(table: pd.DataFrame, path: Path, names: Sequence[str]) -> None:
     for name in names:
         if name not in table.columns:
             raise InvalidDataset(f"{path} has no column {name!r}: it has {_shown(table)}")
-        empty = (table[name].str.strip() == "").to_numpy()
+        empty = table[name] == ""
         if empty.any():
-            row = int(empty.argmax()) + 2
-            raise InvalidDataset(f"{path}, line {row}: column {name!r} is empty")
+            raise InvalidDataset(f"{path}, line {empty.idxmax()}: column {name!r} is empty")
 
 
 def _shown(table: pd.DataFrame) -> str:
@@ -141,11 +157,13 @@ def _shown(table: pd.DataFrame) -> str:
     return ", ".join(name if name.isidentifier() and len(name) <= 40 else "…" for name in names[:20])
 
 
-def _inside(root: Path, name: str, table_path: Path) -> Path:
-    path = root / name
+def _inside(root: Path, name: str, table_path: Path, known: ImageNames) -> Path:
+    path = root / (known.find(name) or name)
     if not path.resolve().is_relative_to(root.resolve()):
         raise InvalidDataset(f"{table_path} names {name!r}, which lies outside {root}")
-    return need(path, f"a picture that {table_path.name} names")
+    if not path.exists():
+        raise InvalidDataset(f"{table_path} names {name!r}, which {known.missing(name)}")
+    return path
 
 
 def _check_once(column: "pd.Series[str]", path: Path) -> None:
@@ -167,7 +185,9 @@ def _numbers(column: "pd.Series[str]", path: Path) -> NDArray[np.int64]:
     wrong = (numbers.isna() | (numbers % 1 != 0)).to_numpy()
     if wrong.any():
         row = int(wrong.argmax())
-        raise InvalidDataset(f"{path}, line {row + 2}: {column.name} must be a whole number, was {column.iloc[row]!r}")
+        raise InvalidDataset(
+            f"{path}, line {column.index[row]}: {column.name} must be a whole number, was {column.iloc[row]!r}"
+        )
     return numbers.to_numpy(dtype=np.int64)
 
 
@@ -176,16 +196,14 @@ def _values(column: "pd.Series[str]") -> NDArray[Any]:
     return (numbers if numbers.notna().all() else column).to_numpy()
 
 
-def _is_test(column: "pd.Series[str]", path: Path) -> NDArray[np.bool_]:
-    words = column.str.strip().str.lower()
-    wrong = (~words.isin(list(TEST_WORDS))).to_numpy()
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise InvalidDataset(
-            f"{path}, line {row + 2}: {column.name} is {column.iloc[row]!r}, which says neither test nor training: "
-            f"allowed are {', '.join(TEST_WORDS)}"
-        )
-    return words.map(TEST_WORDS).to_numpy(dtype=np.bool_)
+def _is_test(table: pd.DataFrame, options: FolderOptions, path: Path) -> NDArray[np.bool_]:
+    values: list[str] = table[options.test_column].tolist()
+    lines = dict(zip(reversed(values), reversed(table.index), strict=True))
+    try:
+        return np.array(which_are_tests(values, test_values=options.test_values))
+    except UnknownTestValue as error:
+        where = f"{path}, line {lines[error.value]}: {options.test_column} is"
+        raise InvalidDataset(f"{where} {error.detail}") from error
 
 
 ADAPTERS: dict[str, Adapter] = {"folder": open_folder, "kaggle": open_kaggle}

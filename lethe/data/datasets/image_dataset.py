@@ -38,6 +38,7 @@ class ImageDataset:
     images: uint8 [n, C, H, W], in memory or memory-mapped; of a table its features, float32 [n, features, 1, 1].
     labels, persons: int64 [n]. Where a dataset knows no persons, every image is its own. is_test: images that the
     dataset's makers set aside, or None.
+    notes: what its owner should know of how the files were read.
     A network sees images * input_scale + input_shift (one number, or one per channel).
     """
 
@@ -52,6 +53,7 @@ class ImageDataset:
     class_names: tuple[str, ...] = ()
     is_test: NDArray[np.bool_] | None = None
     columns: dict[str, NDArray[Any]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.labels)

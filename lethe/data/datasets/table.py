@@ -1,6 +1,5 @@
 """Rows of a table: features as numbers in the place of pixels."""
 
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -9,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from lethe.data.csv_table import parse_csv
 from lethe.data.datasets.image_dataset import Adapter, ImageDataset, Options, own_person_each
 from lethe.data.datasets.image_files import need, number_names
 from lethe.data.errors import InvalidDataset
@@ -16,7 +16,7 @@ from lethe.data.errors import InvalidDataset
 MOST_BYTES = 256 * 2**20  # of a file, which is read at once
 MOST_FEATURES = 10_000  # columns, a column of words counting once for each word
 MOST_WORDS = 1_000  # different ones in a column
-NAME = r"^[A-Za-z0-9_][A-Za-z0-9_. -]*\.(csv|npz)$"
+NAME = r"(?i)^[A-Za-z0-9_][A-Za-z0-9_. -]*\.(csv|tsv|npz)$"
 
 Features = NDArray[np.float32]
 
@@ -53,7 +53,7 @@ def open_table(options: Mapping[str, Any]) -> ImageDataset:
         path = need(Path(str(parsed.root)) / str(parsed.file), "a table, .csv or .npz")
         if path.stat().st_size > MOST_BYTES:
             raise InvalidDataset(f"{path} has {path.stat().st_size:,} bytes; at most {MOST_BYTES:,} are read")
-        features, labels, names, persons = _of_npz(path) if path.suffix == ".npz" else _of_csv(path, parsed)
+        features, labels, names, persons = _of_npz(path) if path.suffix.lower() == ".npz" else _of_csv(path, parsed)
     scale, shift = _standard(features) if parsed.standardise else (1.0, 0.0)
     return ImageDataset(
         images=features[:, :, None, None],
@@ -126,20 +126,14 @@ def _of_csv(
 def _columns(path: Path) -> dict[str, list[str]]:
     """Return the cells of each column by its name. Raises InvalidDataset naming the line that does not fit."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = csv.reader(file, skipinitialspace=True, strict=True)
-            names = [name.strip() for name in next(lines, [])]
-            rows = [[cell.strip() for cell in line] for line in lines if line]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InvalidDataset(f"{path} cannot be read as CSV in UTF-8: {error}") from error
-    if not rows or len(set(names)) != len(names):
-        raise InvalidDataset(f"{path} must have a line of names, each once, and rows below it")
-    for number, row in enumerate(rows, start=1):
-        if len(row) != len(names):
-            raise InvalidDataset(f"{path}: row {number} has {len(row)} cells for {len(names)} names")
+        data = path.read_bytes()
+    except OSError as error:
+        raise InvalidDataset(f"{path} cannot be read: {error}") from error
+    table = parse_csv(data, source=str(path))
+    for number, row in zip(table.lines, table.rows, strict=True):
         if "" in row:
-            raise InvalidDataset(f"{path}: row {number} has no value in column {names[row.index('')]!r}")
-    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+            raise InvalidDataset(f"{path}, line {number} has no value in column {table.columns[row.index('')]!r}")
+    return {name: table.column(name) for name in table.columns}
 
 
 def _feature(path: Path, name: str, values: Sequence[str]) -> NDArray[np.float64]:

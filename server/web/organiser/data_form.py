@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from lethe.errors import AppError, InvalidInput
+from lethe.proposal.detect import words_of
 from lethe.proposal.propose import NETWORKS, to_toml
 from server.web.organiser.forms import timestamp
 
@@ -78,9 +79,23 @@ GROUPS: tuple[tuple[str, tuple[Field, ...]], ...] = (
         ),
     ),
 )
+READING = (  # options of the dataset, in place of what is guessed
+    Field("folders", "Levels of folders", "text", "test,label,person or any, one word for each"),
+    Field("table", "Table", "text", "the CSV that names the images"),
+    Field("label_column", "Column of classes", "text"),
+    Field("person_column", "Column of persons", "text"),
+    Field("test_column", "Column of test images", "text"),
+    Field("test_values", "What means testing", "text", "values or folders, with commas"),
+)
+LISTS = ("folders", "test_values")
 FIELDS = tuple(field for _, fields in GROUPS for field in fields)
 OPTIONS = "dataset.options"
 SIZE = f"{OPTIONS}.size"
+
+
+def read_as(texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return the dataset's options that the fields of READING say."""
+    return {name: words_of(text) if name in LISTS else text.strip() for name, text in texts.items() if text.strip()}
 
 
 def shown_values(file: Mapping[str, Any]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from server.web.rendering import page, part, redirect
 router = page_router()
 
 ADDRESS = "/organise/new/data"
+LONGEST_WORD = 100
 Name = Annotated[str, Query(max_length=64)]
 
 
@@ -30,6 +31,12 @@ async def given_form(request: Request) -> dict[str, str]:
     return {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
 
 
+def asked_reading(request: Request) -> dict[str, str]:
+    """Return how the address says that a dataset is read."""
+    return {field.name: request.query_params.get(field.name, "")[:LONGEST_WORD] for field in data_form.READING}
+
+
+ReadAs = Annotated[dict[str, str], Depends(asked_reading)]
 Given = Annotated[dict[str, str], Depends(given_form)]
 
 
@@ -41,17 +48,19 @@ def data_page(
     storage: StorageDep,
     *,
     viewer: StaffDep,
+    read_as: ReadAs,
     dataset: Name = "",
 ) -> Response:
     """Show the organiser's datasets; with one of them what it holds, and the form with what is proposed for it."""
-    shown = {"datasets": datasets.list_datasets(session, viewer), "settings": settings, "dataset": dataset}
+    there = datasets.list_datasets(session, viewer)
+    shown = {"datasets": there, "settings": settings, "dataset": dataset, "read_as": read_as}
     if not dataset:
         return _page(request, **shown)
     stored = datasets.get_usable(session, dataset, actor=viewer)
     try:
-        made = proposal.propose(storage, settings, stored, at=now())
+        made = proposal.propose(storage, settings, stored, at=now(), read_as=data_form.read_as(read_as))
     except AppError as error:
-        return _page(request, **{**shown, "dataset": ""}, error=error)
+        return _page(request, **{**shown, "dataset": "", "chosen": dataset}, error=error)
     return _page(request, **shown, made=made, values=data_form.shown_values(made["values"]))
 
 
@@ -112,11 +121,12 @@ def _labels() -> dict[str, data_form.Field]:
 
 
 def _page(request: Request, **context: Any) -> Response:
-    shown = {"error": None, "made": None, "values": {}, "is_asked": False, **context}
+    shown = {"error": None, "made": None, "values": {}, "is_asked": False, "read_as": {}, "chosen": "", **context}
     return page(
         request,
         "organise/new_from_data.html",
         groups=data_form.GROUPS,
+        reading=data_form.READING,
         fields=_labels(),
         errors=data_form.errors_of(shown["error"]),
         **shown,

@@ -123,3 +123,30 @@ def test_prepared_split_is_scored_without_a_server(file: Path, monkeypatch: pyte
     assert scored.exit_code == 0, (scored.output, scored.exception)
     found = json.loads(scored.stdout)
     assert found["share_of_oracle"] == pytest.approx(found["final_score"] / found["oracle_score"])
+
+
+@pytest.mark.parametrize("command", ["validate", "create", "update"])
+def test_network_that_no_worker_builds_is_refused_before_anything_is_sent(file: Path, command: str) -> None:
+    file.write_text(file.read_text().replace("[network]", "[network]\noptions = { hidden = [16_000_000] }"))
+    done = RUNNER.invoke(build_app(), ["competition", command, str(file)])
+    assert isinstance(done.exception, InvalidSplit)
+    assert "allowed here are 268,435,456 parameters" in done.exception.detail
+
+
+def test_time_that_is_too_short_for_all_runs_is_said(file: Path) -> None:
+    file.write_text(file.read_text() + "\n[limits]\nwall_time_s = 2\n")
+    done = RUNNER.invoke(build_app(), ["competition", "validate", str(file), "--json"])
+    assert done.exit_code == 0, done.exception
+    assert any("runs together have 2 s" in warning for warning in json.loads(done.stdout)["warnings"])
+
+
+def test_equal_examples_of_two_classes_are_said(file: Path) -> None:
+    folder = file.parent / "data"
+    images = np.load(folder / "images.npy")
+    labels = np.load(folder / "labels.npy")
+    other = int(np.flatnonzero(labels != labels[0])[0])
+    images[other] = images[0]
+    np.save(folder / "images.npy", images)
+    done = RUNNER.invoke(build_app(), ["competition", "validate", str(file), "--json"])
+    assert done.exit_code == 0, done.exception
+    assert any("1 images are equal to one of another class" in w for w in json.loads(done.stdout)["warnings"])

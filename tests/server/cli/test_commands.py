@@ -285,7 +285,7 @@ def test_images_beside_the_file_are_uploaded(
     server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("LETHE_TOKEN", server.organiser()["Authorization"].removeprefix("Bearer "))
-    for name, data in pets(8).items():
+    for name, data in pets(240).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(data)
     options = 'name = "folder"\noptions = { root = "pets", folders = ["label", "person"] }'
@@ -301,7 +301,7 @@ def test_images_beside_the_file_are_uploaded(
         assert roots == ["upload:mine", "upload:mine-2-2"]
         assert 'root = "upload:mine"' in drafts[0].source
     listed = {one["name"]: one["files"] for one in answer(lethe("dataset", "list", "--json"))}
-    assert listed == {"mine": 8, "mine-2": 2, "mine-2-2": 8}
+    assert listed == {"mine": 240, "mine-2": 2, "mine-2-2": 240}
     text = (tmp_path / "mine.toml").read_text().replace('"folder"', '"utkface"')
     (tmp_path / "faces.toml").write_text(text.replace('slug = "mine"', 'slug = "faces"'))
     assert "cannot be uploaded (only folder" in told(lethe("competition", "create", str(tmp_path / "faces.toml")))
@@ -312,7 +312,7 @@ def test_only_a_folder_of_data_is_uploaded_and_only_once_all_of_it_may_be(
 ) -> None:
     monkeypatch.setenv("LETHE_TOKEN", server.organiser()["Authorization"].removeprefix("Bearer "))
     folder = tmp_path / "mine" / "pets"
-    for name, data in {**pets(8), "pets/.git/config": b"token", "pets/.secret": b"1"}.items():
+    for name, data in {**pets(240), "pets/.git/config": b"token", "pets/.secret": b"1"}.items():
         (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "mine" / name).write_bytes(data)
     file = tmp_path / "mine" / "mine.toml"
@@ -331,7 +331,7 @@ def test_only_a_folder_of_data_is_uploaded_and_only_once_all_of_it_may_be(
     assert answer(lethe("dataset", "list", "--json")) == []
     (folder / "passwd").unlink()
     answer(create('root = "pets"'))
-    assert [one["files"] for one in answer(lethe("dataset", "list", "--json"))] == [8]
+    assert [one["files"] for one in answer(lethe("dataset", "list", "--json"))] == [240]
 
 
 def zip_of_two(folder: Path) -> Path:

@@ -125,3 +125,23 @@ def test_one_dataset_is_looked_at_at_a_time_and_no_other_page_waits_for_it(
     assert "Another dataset is being read" in plain_text(busy.text)
     assert "No mistakes" in checked
     assert fetched == []
+
+
+def test_a_column_that_was_not_found_can_be_named(server: Instance, visitor: Visitor) -> None:
+    server.account("olga", Role.ORGANISER)
+    visitor.log_in("olga")
+    files = pets()
+    rows = "".join(f"{name},{name.split('/')[2]},{name.split('/')[1]},{n % 3}\n" for n, name in enumerate(files))
+    files["table.csv"] = b"file,who,animal,batch\n" + rows.encode()
+    visitor.post("/datasets", {"name": "pets"}, files={"file": ("a.zip", make_zip(files))})
+    guessed = plain_text(visitor.get(f"{NEW}?dataset=pets").text)
+    assert "'animal' has the fewest values" in guessed
+    page = visitor.get(f"{NEW}?dataset=pets&label_column=batch").text
+    assert "label 'batch'" in plain_text(page)
+    form = fields(page)
+    assert '"label_column": "batch"' in form["dataset.options"]
+    preview = visitor.post(NEW, {**form, "n_models": "8", "act": "preview"}, page=f"{NEW}?dataset=pets")
+    assert "label 'batch'" in plain_text(preview.text)
+    nothing = visitor.get(f"{NEW}?dataset=pets&table=no.csv")
+    assert "there is no table 'no.csv'" in plain_text(nothing.text)
+    assert 'value="no.csv"' in nothing.text

@@ -55,8 +55,8 @@ def test_left_out_columns_are_no_features(tmp_path: Path) -> None:
     [
         (CSV, {"label": "pay"}, "has no column 'pay'; it has age, work, who, income"),
         (CSV, {"label": "income", "leave_out": ["sex"]}, "has no column 'sex'"),
-        ("age,income\n39,1\n50\n", {"label": "income"}, "row 2 has 1 cells for 2 names"),
-        ("age,income\n39,1\n,0\n", {"label": "income"}, "row 2 has no value in column 'age'"),
+        ("age,income\n39,1\n50\n", {"label": "income"}, "line 3 has 1 cells for 2 names"),
+        ("age,income\n39,1\n,0\n", {"label": "income"}, "line 3 has no value in column 'age'"),
         ("age,age\n39,1\n", {"label": "age"}, "line of names, each once"),
         ("income\n1\n0\n", {"label": "income"}, "no column of features"),
         ("age,income\n1e39,1\n2,0\n", {"label": "income"}, r"row 1, feature 1 is 1e\+39"),
