@@ -6,7 +6,9 @@ Every file that a person writes is read here, so that one from Windows or a Mac 
 import codecs
 import unicodedata
 from pathlib import Path
+from typing import Literal
 
+SIGNATURE = "\ufeff"
 SIGNATURES = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose signature begins it
@@ -15,23 +17,33 @@ SIGNATURES = (
 )
 
 
-def decode_text(data: bytes) -> str:
+def decode_text(data: bytes, *, errors: Literal["strict", "replace"] = "strict") -> str:
     """Return what the bytes say, without a signature and with newlines between lines.
 
-    Raises ValueError naming the first line that is not UTF-8.
+    Raises ValueError naming the first line that is not UTF-8, unless such bytes are replaced.
     """
     signature, encoding = next((each for each in SIGNATURES if data.startswith(each[0])), (b"", "utf-8"))
     try:
-        text = data[len(signature) :].decode(encoding)
+        text = data[len(signature) :].decode(encoding, errors)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, len(signature) + error.start) + 1
         raise ValueError(f"line {line} is not {encoding.upper()} text: save the file as UTF-8") from error
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return plain_text(text)
+
+
+def plain_text(text: str) -> str:
+    """Return a text without a signature, and with newlines between lines."""
+    return text.removeprefix(SIGNATURE).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_text(path: Path) -> str:
     """Return what a file says. Raises OSError, or ValueError as `decode_text` does."""
     return decode_text(path.read_bytes())
+
+
+def without_invisible(word: str) -> str:
+    """Return a word without characters that take no room: signatures, joiners, marks of direction."""
+    return "".join(letter for letter in word if unicodedata.category(letter) != "Cf")
 
 
 def composed(name: str) -> str:

@@ -52,8 +52,9 @@ def run(
 
 def _text(path: Path) -> str:
     from lethe.errors import InvalidInput
+    from lethe.text_files import read_text
 
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return read_text(path)
+    except (OSError, ValueError) as error:
         raise InvalidInput(f"{path} cannot be read as Python text: {error}") from error

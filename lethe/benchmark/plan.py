@@ -31,6 +31,7 @@ from lethe.competition.task import LEVELS, PROBED_LEVEL, Kind
 from lethe.errors import InvalidCompetitionFile, InvalidInput
 from lethe.methods.catalogue import method_info
 from lethe.methods.rendering import render, set_constants, with_preset
+from lethe.text_files import read_text
 from lethe.tuning.search_space import search_ranges
 
 KEY_LENGTH = 20
@@ -91,8 +92,8 @@ def read_plan(path: Path) -> Plan:
     Raises InvalidBenchmarkFile or InvalidCompetitionFile naming each wrong value and its cell.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_text(path)
+    except (OSError, ValueError) as error:
         raise InvalidBenchmarkFile(f"{path}: cannot be read as UTF-8 text: {error}") from error
     file = parse_benchmark(text, source=str(path))
     cells = tuple(_cell_plan(cell, number, file, path) for number, cell in enumerate(file.cell, start=1))
@@ -141,8 +142,8 @@ def _cell_plan(cell: Cell, number: int, file: BenchmarkFile, path: Path) -> Cell
     source = path.parent / cell.competition
     where = f"{path}: cell {number} ({cell.competition})"
     try:
-        given = tomllib.loads(source.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        given = tomllib.loads(read_text(source))
+    except (OSError, ValueError) as error:
         raise InvalidBenchmarkFile(f"{where}: the competition file cannot be read: {error}") from error
     settings = cell_settings(given, cell, file)
     try:
@@ -236,7 +237,7 @@ def _plain_method(entry: MethodEntry, folder: Path) -> MethodPlan:
         return MethodPlan(entry.label, content_key(files), files, entry.method, info.deterministic, constants)
     path = folder / str(entry.file)
     try:
-        files = {"unlearning.py": set_constants(path.read_text("utf-8"), entry.constants, owner=path.name)}
+        files = {"unlearning.py": set_constants(read_text(path), entry.constants, owner=path.name)}
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidBenchmarkFile(f"the method file {path} cannot be read: {error}") from error
     except InvalidInput as error:

@@ -11,6 +11,7 @@ from lethe.cli.context import Output, Server, Url
 from lethe.cli.output import console, print_facts, print_rows
 from lethe.client.api import ApiError, LetheClient
 from lethe.errors import InvalidInput
+from lethe.text_files import SIGNATURE
 
 Name = Annotated[str | None, typer.Option("--name", help="The account's name.")]
 PasswordStdin = Annotated[
@@ -71,7 +72,7 @@ def _confirmed_address(url: str | None, *, asks: bool) -> str:
 
 def _given_password() -> str:
     """Return the first line of standard input. Raises InvalidInput if there is none."""
-    line = sys.stdin.readline().rstrip("\r\n")
+    line = sys.stdin.readline().removeprefix(SIGNATURE).rstrip("\r\n")
     if not line:
         raise InvalidInput("--password-stdin reads the password from standard input, which gave an empty line")
     return line

@@ -11,6 +11,7 @@ from lethe.cli.context import Server, Slug
 from lethe.cli.organiser_commands import print_organised
 from lethe.cli.output import Columns, console, local_time, print_rows
 from lethe.errors import InvalidInput
+from lethe.text_files import read_text
 
 Person = Annotated[str, typer.Argument(help="An account's name.", metavar="NAME")]
 SECTIONS = ("participation", "phases", "late", "pages")
@@ -86,7 +87,7 @@ def addresses(
 ) -> None:
     """List the addresses whose confirmed owners are admitted; with --add, --file or --remove, change them."""
     path = f"/competitions/{competition}/addresses"
-    new = [*(add or ()), *(file.read_text(encoding="utf-8").split() if file else ())]
+    new = [*(add or ()), *(_text(file).split() if file else ())]
     client, change = server.client, {"add": new, "remove": remove or []}
     found = client.patch(path, change) if new or remove else client.get(path)
     server.answer(found)
@@ -103,7 +104,7 @@ def settings(
 ) -> None:
     """Change the sections participation, phases, late and pages of a competition that runs, nothing else of it."""
     try:
-        given = tomllib.loads(file.read_text(encoding="utf-8"))
+        given = tomllib.loads(_text(file))
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(f"{file}: not TOML: {error}") from error
     body = {name: given[name] for name in SECTIONS if name in given}
@@ -111,6 +112,13 @@ def settings(
         raise InvalidInput(f"{file} has none of the sections that can be changed: {', '.join(SECTIONS)}")
     found = server.client.patch(f"/competitions/{competition}/settings", body | {"reason": reason})
     print_organised(server, found)
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_text(path)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}") from error
 
 
 def _decide(server: Server, competition: str, name: str, decision: str, reason: str) -> None:

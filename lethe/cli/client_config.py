@@ -14,6 +14,7 @@ from types import ModuleType
 import platformdirs
 
 from lethe.errors import InvalidInput
+from lethe.text_files import read_text
 
 URL_VARIABLE = "LETHE_URL"
 TOKEN_VARIABLE = "LETHE_TOKEN"  # noqa: S105 - the variable's name
@@ -167,7 +168,7 @@ def _tokens() -> dict[str, str]:
 
 def _json_object(path: Path) -> dict[str, object]:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(read_text(path))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

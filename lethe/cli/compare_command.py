@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lethe.cli.metric_options import All, AsJson, Ids, Seed, fail, metric_requests, value_text
+from lethe.text_files import read_text
 
 if TYPE_CHECKING:
     from lethe.metrics.comparison import Comparison
@@ -101,7 +102,7 @@ def _stored_metrics(path: Path) -> dict[str, Any]:
     from lethe.metrics.metric_json import FORMAT
 
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = json.loads(read_text(path))
     except (OSError, ValueError) as error:
         raise InvalidMetricInput(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(stored, dict) or stored.get("format") != FORMAT or not isinstance(stored.get("metrics"), dict):

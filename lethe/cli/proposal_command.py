@@ -51,7 +51,7 @@ def new(
     from lethe.proposal.propose import propose, slug_of
     from lethe.proposal.source import Folder
 
-    slug = name or slug_of(data.resolve().name.removesuffix(".zip"))
+    slug = name or slug_of(data.resolve().stem if data.suffix.lower() == ".zip" else data.resolve().name)
     path = output or data.resolve().parent / f"{slug}.toml"
     if path.exists():
         raise InvalidInput(f"{path} is there already: name another with --out")

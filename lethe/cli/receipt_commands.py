@@ -11,6 +11,7 @@ from lethe.cli.context import InCompetition, Output
 from lethe.cli.output import Terminal, print_json
 from lethe.cli.submission_commands import Id, complete_id
 from lethe.errors import InvalidInput
+from lethe.text_files import read_text
 
 console = Terminal()
 DIFFERENT = 3  # exit status where what was looked at does not agree
@@ -95,7 +96,7 @@ def _verify_bundle(folder: Path, key: str | None, *, as_json: bool) -> None:
 def read_receipt(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file. Raises InvalidInput."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_text(path))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InvalidInput(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(found, dict):

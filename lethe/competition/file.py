@@ -39,6 +39,7 @@ from lethe.competition.timestamp import Timestamp
 from lethe.competition.workers_section import Workers
 from lethe.errors import InvalidCompetitionFile, list_violations
 from lethe.metrics.scoring.attacks.family import DELTA, EPSILON_CAP, AttackFamily
+from lethe.text_files import plain_text, read_text
 
 Setup = Literal["reuse-n-1", "reuse-n-n"]
 FORMERLY_METRIC = AliasChoices("scoring", "metric")  # how the section was called until version 0.2
@@ -290,15 +291,15 @@ class RunRules(BaseModel):
 def read_competition_file(path: Path) -> CompetitionFile:
     """Return the checked competition at `path`. Raises InvalidCompetitionFile naming each wrong value."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_text(path)
+    except (OSError, ValueError) as error:
         raise InvalidCompetitionFile(f"{path}: cannot be read as UTF-8 text: {error}") from error
     return parse_competition(text, source=str(path))
 
 
 def parse_competition(text: str, *, source: str = "competition file") -> CompetitionFile:
     """Return the checked competition in TOML `text`. Raises InvalidCompetitionFile naming each wrong value."""
-    data = read_toml(text, source=source)
+    data = read_toml(plain_text(text), source=source)
     wrong = wrong_types(CompetitionFile, data)
     try:
         file = CompetitionFile.model_validate(data)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lethe.data.text_errors import InvalidText
+from lethe.text_files import read_text
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _lines(path: Path) -> list[str]:
     """Return the file's lines. Only newlines end them: JSON may hold what else `splitlines` takes for an end."""
     try:
-        return path.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
+        return read_text(path).split("\n")
+    except (OSError, ValueError) as error:
         raise InvalidText(f"{path.name} cannot be read as UTF-8 text: {error}") from error
 
 

@@ -18,6 +18,7 @@ from transformers import (
 
 from lethe.data.folder_tokenizer import load_transformers_tokenizer
 from lethe.huggingface.errors import InvalidModelFolder
+from lethe.text_files import read_text
 
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -177,7 +178,7 @@ def _tokenizer_folder(base: Path, adapter: Path | None) -> Path:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_text(path))
     except (OSError, ValueError) as error:
         raise InvalidModelFolder(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(found, dict):

@@ -7,6 +7,7 @@ from typing import Any
 
 from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.task_catalogue import LanguageTask, TaskFile
+from lethe.text_files import read_text
 
 Row = dict[str, Any]
 FIELD_TYPES: Mapping[type, str] = {str: "a text", int: "a whole number", list: "a list of texts"}
@@ -87,10 +88,10 @@ def _matching(folder: Path, name: str) -> list[Path]:
 
 def _parsed(path: Path) -> list[Any]:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_text(path)
+    except (OSError, ValueError) as error:
         raise InvalidTaskData(f"{path} cannot be read: {error}") from error
-    if path.suffix == ".json" and text.lstrip().startswith("["):
+    if path.suffix.lower() == ".json" and text.lstrip().startswith("["):
         return list(_json(text, str(path)))
     lines = [line for line in text.split("\n") if line.strip()]
     return [_json(line, f"{path}, row {number}") for number, line in enumerate(lines, start=1)]

@@ -29,6 +29,7 @@ from lethe.submission.signatures import (
     find_callable,
     from_elsewhere,
 )
+from lethe.text_files import decode_text
 
 FUNCTION = "unlearning"
 USUAL_FILES = ("unlearning.py", "submission.py")
@@ -203,11 +204,11 @@ def _described(files: Mapping[str, bytes], top: str) -> Description:
     if content is None:
         return Description()
     try:
-        return Description.model_validate(tomllib.loads(content.decode()))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _refused(DESCRIPTION, f"is not TOML: {error}") from error
+        return Description.model_validate(tomllib.loads(decode_text(content)))
     except ValidationError as error:
         raise InvalidSubmission.from_validation(error, source=DESCRIPTION) from error
+    except (ValueError, RecursionError) as error:
+        raise _refused(DESCRIPTION, f"is not TOML: {error}") from error
 
 
 def _parsed(name: str, content: bytes, shown_as: str) -> ast.Module:
@@ -268,9 +269,9 @@ def _defines(tree: ast.Module, name: str) -> bool:
 
 def _style_said_in(contents: Sequence[bytes], file: str) -> Style | None:
     """A lone file cannot bring a submission.toml: a line `# lethe: samples = tuple` says the same."""
-    numbered = [pair for content in contents for pair in enumerate(content.splitlines()[:50], start=1)]
-    for number, line in numbered:
-        text = line.decode(errors="replace").replace(" ", "").replace('"', "").lower()
+    texts = [decode_text(content, errors="replace") for content in contents]
+    for number, line in [pair for text in texts for pair in enumerate(text.split("\n")[:50], start=1)]:
+        text = line.replace(" ", "").replace('"', "").lower()
         if text.startswith(STYLE_COMMENT):
             if text == STYLE_COMMENT + "tuple":
                 return "tuple"

@@ -15,6 +15,7 @@ from lethe.submission.cell_bodies import with_cell_bodies
 from lethe.submission.ipython_magics import is_python, to_python
 from lethe.submission.names import dotted
 from lethe.submission.parsing import parse_python
+from lethe.text_files import decode_text
 
 Mode = Literal["function", "notebook"]
 
@@ -84,7 +85,7 @@ def cell_of_export(data: bytes) -> str | None:
     It is one if it calls get_ipython(), is Python only once its magics are translated, or names Kaggle's folders.
     """
     try:
-        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+        text = decode_text(data)
         if not is_python(text):
             text = to_python(text)
             return text if is_python(text) else None

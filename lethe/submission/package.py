@@ -18,6 +18,7 @@ from lethe.submission.line_edits import LineEdits
 from lethe.submission.notebook import Mode
 from lethe.submission.parsing import parse_python
 from lethe.submission.requirements import REQUIREMENTS, unmet_requirements
+from lethe.text_files import decode_text
 
 SUFFIXES = (".py", ".ipynb", ".zip")
 SCRIPT = "submission.py"  # what a lone file is called
@@ -145,7 +146,7 @@ def _read(data: bytes, filename: str, *, kind: str, limits: PackageLimits, sourc
 
 def _plain_package(kind: str, files: dict[str, bytes], *, shown_as: str | None, libraries: str, task: str) -> Package:
     entry_point = find_entry_point(files, shown_as=shown_as, task=task)
-    required = files.get(f"{common_folder(list(files))}{REQUIREMENTS}", b"").decode(errors="replace")
+    required = decode_text(files.get(f"{common_folder(list(files))}{REQUIREMENTS}", b""), errors="replace")
     notes = unmet_requirements(required, libraries=libraries)
     return Package(kind, files, replace(entry_point, notes=notes))
 

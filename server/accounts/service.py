@@ -7,6 +7,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, NotFound, Violation
+from lethe.text_files import without_invisible
 from server.accounts import email_confirmation, rate_limit, repository
 from server.accounts.look_alikes import get_shape, look_alike_key
 from server.accounts.passwords import MAX_LENGTH, MIN_LENGTH, hash_password, verify_password
@@ -150,10 +151,16 @@ def _check_name(name: str, *, reserved_allowed: bool) -> None:
         raise InvalidInput("The name is reserved", violations=(Violation("name", "is reserved", name),))
 
 
+def clean_address(text: str) -> str:
+    """Return an e-mail address as it is compared: without what cannot be seen, in small letters."""
+    return without_invisible(text).strip().lower()
+
+
 def _checked_email(email: str | None) -> str | None:
+    email = clean_address(email or "")
     if not email:
         return None
     if len(email) > 254 or not EMAIL.fullmatch(email):
         allowed = "needs the form someone@example.org"
         raise InvalidInput(f"The e-mail address {allowed}", violations=(Violation("email", allowed, email[:60]),))
-    return email.lower()
+    return email

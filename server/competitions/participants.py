@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, Violation
 from server.accounts import service as accounts
+from server.accounts.service import clean_address
 from server.audit import log as audit
 from server.competitions import lifecycle, participation
 from server.competitions import participation_repository as repository
@@ -192,7 +193,7 @@ def change_addresses(
 
 
 def _checked(given: Collection[str]) -> set[str]:
-    found = {address.strip().lower() for address in given if address.strip()}
+    found = {word for address in given if (word := clean_address(address))}
     for address in sorted(found):
         if not ADDRESS.fullmatch(address):
             wrong = Violation("add", "is not an e-mail address", address[:120])

@@ -4,6 +4,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.errors import InvalidInput, Violation
+from lethe.text_files import plain_text
 from server.audit import log as audit
 from server.competitions import lifecycle, repository, stalled_preparations, texts
 from server.competitions.draft_deletion import forget_tasks
@@ -28,6 +29,7 @@ def may_rewrite(competition: Competition, splits: list[Split]) -> bool:
 def check(competition: Competition, text: str, *, actor: Account) -> CompetitionFile:
     """Return the checked file that is to replace the competition's. Raises InvalidCompetitionFile, NotAllowed, or
     InvalidInput for another slug, which addresses and stored files are named by."""
+    text = plain_text(text)
     file = read_file(text)
     check_trust(file, actor)
     lifecycle.require_no_task(competition)

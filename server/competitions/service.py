@@ -9,6 +9,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.tasks_section import shared_values, task_name
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidCompetitionFile, NotFound, Violation
+from lethe.text_files import plain_text
 from server import queue
 from server.audit import log as audit
 from server.competitions import lifecycle, participation, repository, stalled_preparations, texts
@@ -95,6 +96,7 @@ def create(session: Session, text: str, *, organiser: Account, source: str = "co
     """Make a draft from TOML. Raises InvalidCompetitionFile, NotAllowed, or Conflict if the slug is taken."""
     if organiser.role not in (Role.ORGANISER, Role.ADMINISTRATOR):
         raise NotAllowed(f"{organiser.name} is a {organiser.role}; only organisers create competitions")
+    text = plain_text(text)
     file = read_file(text, source=source)
     check_trust(file, organiser)
     for each in file.evaluated:

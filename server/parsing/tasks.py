@@ -14,6 +14,7 @@ from lethe.competition.file import parse_competition
 from lethe.submission import notebook
 from lethe.submission.notebook import Mode
 from lethe.submission.package import load_package, read_zip
+from lethe.text_files import decode_text
 from server.parsing import dataset_archive as archive
 from server.parsing import proposal
 from server.parsing.mathematics import formula
@@ -48,7 +49,7 @@ def read_source(data: bytes, *, name: str) -> str:
 
 def read_competition(data: bytes, *, source: str) -> dict[str, Any]:
     """Return a competition file's checked values. Raises InvalidCompetitionFile."""
-    return parse_competition(data.decode(), source=source).model_dump(mode="json")
+    return parse_competition(decode_text(data), source=source).model_dump(mode="json")
 
 
 def render_markdown(data: bytes) -> str:

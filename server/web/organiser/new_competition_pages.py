@@ -6,6 +6,7 @@ from fastapi import Depends, File, Form, Query, Request, Response, UploadFile
 from starlette.datastructures import FormData
 
 from lethe.errors import AppError, InvalidInput, NotFound
+from lethe.text_files import decode_text
 from server.competitions import service as competitions
 from server.competitions.read_file import read_file
 from server.deps import SessionDep
@@ -80,9 +81,9 @@ def _uploaded(upload: UploadFile | None) -> str:
     if len(data) > LONGEST:
         raise InvalidInput(f"A competition file holds {LONGEST:,} bytes at most")
     try:
-        return data.decode().replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        raise InvalidInput("The file is not UTF-8 text") from error
+        return decode_text(data)
+    except ValueError as error:
+        raise InvalidInput(f"The file cannot be read: {error}") from error
 
 
 def _shown(request: Request, text: str, **context: Any) -> Response:

@@ -6,6 +6,7 @@ from fastapi import Form, Query, Request, Response
 
 from lethe.competition.participation_section import Participation
 from lethe.errors import AppError, InvalidInput
+from server.accounts.service import clean_address
 from server.admin import section_edits
 from server.competitions import admission_links, participants, texts
 from server.competitions.participation import TERMS
@@ -76,7 +77,7 @@ def _act(asked: OrganiserRequest, *, act: str, name: str, reason: str, addresses
         admission_links.revoke(*here, name, actor=asked.viewer)
         return "The link is revoked."
     if act == "addresses":
-        wanted, known = set(addresses.lower().split()), set(participants.addresses(*here))
+        wanted, known = set(map(clean_address, addresses.split())), set(participants.addresses(*here))
         participants.change_addresses(*here, add=wanted - known, remove=known - wanted, actor=asked.viewer)
         return "The addresses are saved."
     raise InvalidInput(f"{act!r} is not an act; allowed are admit, refuse, link, revoke, addresses")

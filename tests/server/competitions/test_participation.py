@@ -341,3 +341,11 @@ def test_a_deleted_account_leaves_no_message_and_no_address(server: Instance, ma
     with server.database.read() as session:
         assert list(session.scalars(select(Participant.message))) == [""]
         assert list(session.scalars(select(AdmittedAddress.address))) == ["bob@example.org"]
+
+
+@pytest.mark.parametrize("written", ["\ufeffgrace@example.org", "grace@example.org\u200b", "\u200eGrace@Example.org"])
+def test_address_is_kept_without_what_cannot_be_seen(server: Instance, mail: None, written: str) -> None:
+    organiser = cast(server, INVITED).headers["organiser"]
+    for _ in range(2):
+        answer = server.client.patch(f"{C}/addresses", headers=organiser, json={"add": [written]})
+        assert answer.json() == ["grace@example.org"]
