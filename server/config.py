@@ -6,14 +6,22 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from fsspec import available_protocols
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
 
 from lethe.competition.network_size import MAX_PARAMETERS
 from lethe.errors import InvalidInput
 from server.environment import describe_wrong_values
 from server.socket_paths import socket_path
 
+SCHEMES = {  # of each service's URL
+    "database_url": ("sqlite", "postgresql+psycopg"),
+    "redis_url": ("redis", "rediss", "redis+socket", "memory"),
+    "storage_url": ("file", "s3"),
+}
 TRAINED_PARAMETER_BYTES = 16  # weights, gradient, momentum, and a copy in one of them
 
 
@@ -192,6 +200,23 @@ class Settings(BaseSettings):
         default=False, description="traces by OpenTelemetry; needs the group `telemetry`, OTEL_ variables say where to"
     )
     log_json: bool = Field(default=False, description="logs as JSON lines instead of text for people")
+
+    @field_validator("database_url", "redis_url", "storage_url")
+    @classmethod
+    def _names_a_service(cls, url: str, info: ValidationInfo) -> str:
+        """Refuse here, by its name, what would end in a traceback of whoever connects first."""
+        allowed = SCHEMES[str(info.field_name)]
+        scheme, separator, _ = url.partition("://")
+        if not url or (info.field_name == "storage_url" and (url.startswith("/") or scheme in available_protocols())):
+            return url
+        if not separator or scheme not in allowed:
+            raise ValueError(f"must begin with {', '.join(f'{each}://' for each in allowed)}")
+        if info.field_name == "database_url":
+            try:
+                make_url(url)
+            except (ArgumentError, ValueError) as error:
+                raise ValueError("is no URL such as postgresql+psycopg://user:password@host/name") from error
+        return url
 
     @model_validator(mode="after")
     def _production_has_no_defaults(self) -> Self:

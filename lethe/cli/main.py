@@ -19,7 +19,7 @@ from typer.models import CommandInfo, TyperInfo
 import lethe
 from lethe.cli.context import Commands
 from lethe.cli.operator_packages import as_expected, operator_packages
-from lethe.cli.output import Terminal
+from lethe.cli.output import Terminal, accept_any_letter
 from lethe.errors import AppError
 
 # Which extra of the distribution brings a package that is not always installed.
@@ -80,6 +80,7 @@ def _main(
 
 def main() -> None:
     """Run the command line; an expected error is one clear sentence and exit status 1."""
+    accept_any_letter()
     try:
         build_app()()
     except ModuleNotFoundError as error:

@@ -1,9 +1,11 @@
 """How commands print: tables, facts and JSON; what strangers wrote is shown, and steers no terminal."""
 
+import codecs
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +40,17 @@ console = Terminal()
 notes = Terminal(stderr=True)
 
 
+def accept_any_letter() -> None:
+    """Let a terminal that is not UTF-8 show a ? for a letter that it lacks, in place of an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
 def print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    """Print JSON: as it is on UTF-8, else with escapes, so that nothing of it is lost."""
+    is_utf8 = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=not is_utf8) + "\n")
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:

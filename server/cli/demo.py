@@ -212,7 +212,7 @@ def _so_far(known: Mapping[str, JsonObject | None]) -> tuple[float, str]:
 
 def competition_file() -> str:
     """Return the example's text with dates that are open now."""
-    text = (EXAMPLES / "demo" / f"{SLUG}.toml").read_text()
+    text = (EXAMPLES / "demo" / f"{SLUG}.toml").read_text(encoding="utf-8")
     moment = datetime.now(UTC).replace(microsecond=0)
     for key, value in (("opens_at", moment - timedelta(minutes=1)), ("closes_at", moment + OPEN_FOR)):
         text = re.sub(rf"^{key} = .*$", f"{key} = {value.isoformat()}", text, flags=re.MULTILINE)

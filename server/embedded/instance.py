@@ -26,7 +26,9 @@ from server.errors import Conflict
 from server.migrate import upgrade
 from server.private_files import keep_private
 
-READY_WITHIN_S = 60.0
+SILENT_FOR_S = 60.0  # without a second of its own: a web server that starts is waited for while it computes
+STARTS_WITHIN_S = 300.0  # of the processor: it takes some ten on a slow one
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 CODE = Path(server.__file__).resolve().parents[1]
 
 
@@ -207,9 +209,12 @@ def _stop(process: subprocess.Popen[bytes], *, timeout_s: float = 15.0) -> None:
 
 
 def _wait_until_ready(url: str, web: subprocess.Popen[bytes], *, log: Path) -> None:
-    deadline = time.monotonic() + READY_WITHIN_S
+    """Return once it answers. A busy machine may take minutes to let it start; one that stands still is given up."""
+    used_s, since = 0.0, time.monotonic()
     with httpx.Client(base_url=url, timeout=2.0, trust_env=False) as client:
-        while time.monotonic() < deadline:
+        while time.monotonic() < since + SILENT_FOR_S:
+            if (now_s := _processor_s(web.pid)) > used_s + SILENT_FOR_S / 100 and now_s < STARTS_WITHIN_S:
+                used_s, since = now_s, time.monotonic()
             if web.poll() is not None:
                 raise HostFault(f"the web server ended at once (exit {web.returncode}); its log: {log}")
             try:
@@ -218,4 +223,16 @@ def _wait_until_ready(url: str, web: subprocess.Popen[bytes], *, log: Path) -> N
             except httpx.TransportError:
                 pass
             time.sleep(0.1)
-    raise HostFault(f"the web server did not answer within {READY_WITHIN_S:g} s; its log: {log}")
+    raise HostFault(
+        f"the web server does not answer, and made no progress for {SILENT_FOR_S:g} s ({used_s:.0f} s of a processor "
+        f"used); its log: {log}"
+    )
+
+
+def _processor_s(pid: int) -> float:
+    """Return what a process has used of the processor; 0 once it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS

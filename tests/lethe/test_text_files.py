@@ -63,7 +63,7 @@ def test_description_with_a_signature_is_read() -> None:
 
 
 def zipped(files: dict[str, bytes], *, system: int = 3, declared: bool = True) -> bytes:
-    """Return an archive. system: 0 for Windows. declared: whether names say that they are UTF-8, which Macs leave out."""
+    """Return an archive. system: 0 for Windows. declared: whether names say that they are UTF-8: Macs leave it out."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in files.items():

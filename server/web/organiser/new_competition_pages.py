@@ -30,7 +30,11 @@ def new_page(request: Request, *, template: Name = "") -> Response:
     chosen = file_editor.get_template(template)
     if template and chosen is None:
         raise NotFound(f"There is no example called {template!r}")
-    return _shown(request, chosen.text if chosen else STARTER_TOML.read_text(), chosen=chosen.title if chosen else "")
+    return _shown(
+        request,
+        chosen.text if chosen else STARTER_TOML.read_text(encoding="utf-8"),
+        chosen=chosen.title if chosen else "",
+    )
 
 
 async def changed_fields(request: Request) -> dict[str, str]:

@@ -1,12 +1,14 @@
 """What strangers wrote steers no terminal."""
 
 import io
+import json
+import sys
 
 import pytest
 from rich.table import Table
 from rich.text import Text
 
-from lethe.cli.output import Terminal, print_facts, print_table
+from lethe.cli.output import Terminal, accept_any_letter, print_facts, print_json, print_table
 
 HOSTILE = "a\x1b]0;title\x07\x9b31m\x1b[2Jb\u202e\rc"
 
@@ -39,3 +41,18 @@ def test_brackets_in_tables_are_text(text: str, capsys: pytest.CaptureFixture[st
     print_table("", ("message",), [[text]], empty="")
     print_facts([("message", text)])
     assert capsys.readouterr().out.count(text) == 2
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
+def test_terminals_of_any_encoding_take_all_letters(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
+    accept_any_letter()
+    print_table("Größe", ("team", "✓"), [["Ωmega", "…"]], empty="")
+    print_facts([("Größe", "Ωmega")])
+    sys.stdout.flush()
+    start = len(written.getvalue())
+    print_json({"team": "Ωmega"})
+    sys.stdout.flush()
+    assert b"mega" in written.getvalue()[:start]
+    assert json.loads(written.getvalue()[start:].decode(encoding)) == {"team": "Ωmega"}

@@ -109,15 +109,16 @@ def test_columns_and_values_can_be_named(batches: Path) -> None:
     guessed = detect(Folder(batches))
     assert "test_column" not in guessed.options
     assert "column 'split' is not used: it holds 'p0', which says neither test nor training" in said(guessed)
-    command = ["competition", "new", str(batches), "--label-column", "split", "--test-column", "dx"]
-    more = ["--test-value", "c", "--models", "4", "--out", str(batches.parent / "c.toml"), "--json"]
+    assert detect(Folder(batches), wanted={"label_column": "split"}).class_counts["p5"] == 4
+    command = ["competition", "new", str(batches), "--label-column", "dx", "--test-column", "split"]
+    more = ["--test-value", "p5", "--models", "4", "--out", str(batches.parent / "c.toml"), "--json"]
     done = RUNNER.invoke(build_app(), [*command, *more])
     assert done.exit_code == 0, done.exception
     options = json.loads(done.stdout)["options"]
-    assert (options["label_column"], options["test_column"], options["test_values"]) == ("split", "dx", ["c"])
+    assert (options["label_column"], options["test_column"], options["test_values"]) == ("dx", "split", ["p5"])
     data = open_folder({**options, "root": str(batches), "cache": str(batches / ".cache")})
     assert data.is_test is not None
-    assert (data.is_test.sum(), data.n_classes) == (8, 6)
+    assert (data.is_test.sum(), data.n_classes) == (4, 3)
 
 
 @pytest.mark.parametrize(

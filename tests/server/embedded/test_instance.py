@@ -2,12 +2,17 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
 
 import pytest
+
+from lethe.errors import HostFault
+from server.embedded import instance
 
 # As `lethe demo` does: SIGTERM comes while it works, not while it waits for one.
 PROGRAM = """
@@ -49,3 +54,40 @@ def test_instance_that_is_ended_leaves_nothing_behind(tmp_path: Path, number: si
     while alive(started) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert alive(started) == set()
+
+
+BUSY = """
+import http.server, sys, time
+time.sleep(1.5)
+class Well(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *_):
+        pass
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Well).serve_forever()
+"""
+
+
+def test_web_server_is_waited_for_while_it_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = count()
+    monkeypatch.setattr(instance, "SILENT_FOR_S", 1.0)
+    monkeypatch.setattr(instance, "_processor_s", lambda _: next(seconds))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with subprocess.Popen([sys.executable, "-c", BUSY, str(port)]) as web:
+        try:
+            instance._wait_until_ready(f"http://127.0.0.1:{port}", web, log=tmp_path / "web.log")
+        finally:
+            web.kill()
+
+
+def test_web_server_that_stands_still_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instance, "SILENT_FOR_S", 0.5)
+    with subprocess.Popen(["sleep", "60"]) as web:
+        try:
+            with pytest.raises(HostFault, match="made no progress"):
+                instance._wait_until_ready("http://127.0.0.1:9", web, log=tmp_path / "web.log")
+        finally:
+            web.kill()
