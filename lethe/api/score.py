@@ -11,7 +11,7 @@ from lethe.api.split import Split, as_split
 from lethe.metrics.core.input_warnings import InputWarning
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.core.scale_check import scale_warnings
-from lethe.metrics.scoring.attacks.family import AttackFamily
+from lethe.metrics.scoring.attacks.family import DEFAULT_ATTACKS, AttackFamily
 from lethe.metrics.scoring.calibration import suspicion
 from lethe.metrics.scoring.score import ModelOutputs, Score
 from lethe.metrics.scoring.score import score as compute_score
@@ -24,7 +24,7 @@ def score(
     oracle: Models | None = None,
     original: Models | None = None,
     split: Split | str | Path | None = None,
-    attacks: str = "reference",
+    attacks: str = DEFAULT_ATTACKS,
     n_resamples: int = 0,
     seed: int = 0,
     device: str = "cpu",
@@ -35,8 +35,8 @@ def score(
     Models are given as for `lethe.evaluate`: confidences, shape (n_models, n_examples), log(p / (1 - p)) of the right
     class; or arrays by name with `retain_accuracy` and `test_accuracy`, shape (n_models,), in [0, 1]; a file of them;
     and with a split a folder of checkpoints, torch modules or `lethe.MethodRuns`. oracle: other retrained models.
-    original: one model, or one a run. attacks: reference, exact or disentangled. n_resamples: of the 95 % interval, 0
-    for none. seed: of the resamples.
+    original: one model, or one a run. attacks: crossfit, or as in 2023 reference, exact or disentangled.
+    n_resamples: of the 95 % interval, 0 for none. seed: of the resamples and of the halves of the models.
     Raises InvalidScoreInput naming array, model and example. Warns (InputWarning) of values of another scale.
     Source: Triantafillou et al. 2024, equation 2 and algorithm 1.
     """

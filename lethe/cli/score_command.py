@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lethe.metrics.scoring.attacks.family import AttackFamily
+from lethe.metrics.scoring.attacks.family import DEFAULT_ATTACKS, AttackFamily
 
 if TYPE_CHECKING:
     from lethe.metrics.scoring.protocols import Experiments, SetupPlan
@@ -34,7 +34,7 @@ def score(  # noqa: PLR0917 - typer makes its options from these parameters
     split: Annotated[
         Path | None, typer.Option(help="A prepared split: compare with its retrained models and its oracle.")
     ] = None,
-    attacks: Annotated[AttackFamily, typer.Option(help="How the score's attacks are chosen.")] = AttackFamily.REFERENCE,
+    attacks: Annotated[AttackFamily, typer.Option(help="How the score's attacks are chosen.")] = DEFAULT_ATTACKS,
     bootstrap: Annotated[int, typer.Option(help="Resamples for intervals over models; 0 for none.", min=0)] = 0,
     seed: Annotated[int, typer.Option(help="Fixes resamples, draws and halves.", min=0)] = 0,
     oracle: Annotated[

@@ -38,7 +38,7 @@ from lethe.competition.text_settings import require_text_settings
 from lethe.competition.timestamp import Timestamp
 from lethe.competition.workers_section import Workers
 from lethe.errors import InvalidCompetitionFile, list_violations
-from lethe.metrics.scoring.attacks.family import DELTA, EPSILON_CAP, AttackFamily
+from lethe.metrics.scoring.attacks.family import DEFAULT_ATTACKS, DELTA, EPSILON_CAP, AttackFamily
 from lethe.text_files import plain_text, read_text
 
 Setup = Literal["reuse-n-1", "reuse-n-n"]
@@ -58,7 +58,10 @@ Slug = Annotated[str, AfterValidator(_check_slug), Field(json_schema_extra={"pat
 class Scoring(Section):
     """How outputs become a score (docs/organisers/scoring.md)."""
 
-    attacks: AttackFamily = AttackFamily.REFERENCE
+    attacks: AttackFamily = Field(
+        default=DEFAULT_ATTACKS,
+        description="crossfit, which nothing but unlearning wins; reference, exact and disentangled as in 2023",
+    )
     delta: float = Field(default=DELTA, gt=0, lt=1)
     epsilon_cap: float = Field(default=EPSILON_CAP, gt=0)
     setup: Setup = Field(

@@ -11,6 +11,7 @@ from typing import Any
 
 from lethe.competition.ranking_section import SCORE, Ranking
 from lethe.competition.report_section import Report
+from lethe.evaluation.competition_score import OFFLINE_SEED, with_attack_seed
 from lethe.metrics import Inputs, InvalidMetricInput, evaluate
 from lethe.metrics.core.registry import Direction
 from lethe.metrics.scoring.score import Score
@@ -99,14 +100,22 @@ def ranking_value(ranking: Ranking, values: Mapping[str, RankedValue], *, ratios
     return RankingValue(value, interval, positions)
 
 
-def rank_score(ranking: Ranking, report: Report, found: Score, *, oracle: Score, inputs: Inputs | None) -> RankingValue:
+def rank_score(
+    ranking: Ranking,
+    report: Report,
+    found: Score,
+    *,
+    oracle: Score,
+    inputs: Inputs | None,
+    attack_seed: int = OFFLINE_SEED,
+) -> RankingValue:
     """Return what ranks an evaluation that was scored.
 
     oracle: the score of exact retraining on the split. inputs: the arrays of the evaluation and of the split's
-    references; not read where the score alone ranks.
+    references; not read where the score alone ranks. attack_seed: of metrics that draw halves of the models.
     Raises InvalidMetricInput as `ranking_value` does.
     """
-    requests = {request.id: request.parameters for request in report.metrics}
+    requests = {request.id: with_attack_seed(request.id, request.parameters, attack_seed) for request in report.metrics}
     values = {SCORE: RankedValue(found.headline, oracle.headline, 0.0, found.interval)}
     if inputs is not None:
         values |= {name: _metric_value(inputs, name, requests[name]) for name in ranking.by if name != SCORE}

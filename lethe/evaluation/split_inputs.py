@@ -11,6 +11,7 @@ from lethe.competition.file import Scoring
 from lethe.data.errors import SplitNotPrepared
 from lethe.data.files import read_tensors
 from lethe.data.stored_sets import SET_PATHS
+from lethe.evaluation.competition_score import OFFLINE_SEED
 from lethe.evaluation.evaluators import shared_arrays
 from lethe.evaluation.manifest import require_whole
 from lethe.evaluation.model_outputs import (
@@ -44,12 +45,13 @@ def split_inputs(
     unlearned: Mapping[str, NDArray[Any]] | None,
     *,
     scored_by: Scoring,
+    attack_seed: int = OFFLINE_SEED,
     probed: Mapping[str, Arrays] | None = None,
 ) -> Inputs:
     """Return the arrays of the unlearned models beside those that a prepared split stores.
 
-    scored_by: how the competition's score computes the epsilon of each forget example. probed: arrays of level 4 by
-    side (`lethe.evaluation.probes.split_probes`), in place of those that the split stores of its references.
+    scored_by, attack_seed: how the competition's score computes the epsilon of each forget example. probed: arrays of
+    level 4 by side (`lethe.evaluation.probes.split_probes`), in place of those that the split stores of its references.
     Raises DamagedSplit if a file that is read is not what was prepared.
     """
     manifest = require_whole(split_dir, only=FILES_READ)
@@ -62,7 +64,7 @@ def split_inputs(
         "original": _stored(split_dir / ORIGINAL_OUTPUTS),
     }
     with_epsilon = {
-        name: None if arrays is None else arrays | {"epsilon": _epsilon(arrays, retrained, scored_by)}
+        name: None if arrays is None else arrays | {"epsilon": _epsilon(arrays, retrained, scored_by, attack_seed)}
         for name, arrays in sides.items()
     }
     further = read_probed_references(split_dir) if PROBED_REFERENCES in manifest.files else {}
@@ -79,6 +81,7 @@ def with_unlearned(
     unlearned: Mapping[str, NDArray[Any]],
     *,
     scored_by: Scoring,
+    attack_seed: int = OFFLINE_SEED,
     probed: Mapping[str, NDArray[Any]] | None = None,
 ) -> Inputs:
     """Return the arrays of unlearned models beside those of the references; what these compute is shared.
@@ -87,7 +90,8 @@ def with_unlearned(
     """
     retrained = {"confidences": references.array(Side.RETRAINED, "confidences")}
     arrays = dict(unlearned)
-    return references.with_unlearned(arrays | {"epsilon": _epsilon(arrays, retrained, scored_by)} | dict(probed or {}))
+    epsilon = _epsilon(arrays, retrained, scored_by, attack_seed)
+    return references.with_unlearned(arrays | {"epsilon": epsilon} | dict(probed or {}))
 
 
 def reference_inputs(split_dir: Path) -> Inputs:
@@ -99,7 +103,7 @@ def reference_inputs(split_dir: Path) -> Inputs:
     return Inputs(retrained=retrained, oracle=oracle, original=original, shared={})
 
 
-def _epsilon(arrays: Arrays, retrained: Arrays, scored_by: Scoring) -> NDArray[np.float64]:
+def _epsilon(arrays: Arrays, retrained: Arrays, scored_by: Scoring, attack_seed: int) -> NDArray[np.float64]:
     """Return the epsilon of each forget example; one model stands for as many copies as there are retrained ones.
 
     Where one side has more models than the other, its first ones are compared.
@@ -115,6 +119,7 @@ def _epsilon(arrays: Arrays, retrained: Arrays, scored_by: Scoring) -> NDArray[n
         attacks=scored_by.attacks,
         delta=scored_by.delta,
         cap=scored_by.epsilon_cap,
+        seed=OFFLINE_SEED if scored_by.attacks.is_published else attack_seed,
     )
 
 

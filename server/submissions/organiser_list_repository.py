@@ -140,7 +140,8 @@ def _holds(text: str) -> ColumnElement[bool]:
 
 def _flagged() -> ColumnElement[bool]:
     flags = PublicScore.details["flags"]
-    signs = or_(*(flags[name].as_boolean() for name in ("deterministic", "copied", "leaked")))
+    # The last two are of scores from before version 0.3.
+    signs = or_(*(flags[name].as_boolean() for name in ("suspect", "copied", "leaked")))
     part = aliased(Submission)
     parts = select(part.id).where(part.parent_id == Submission.id)
     own = or_(PublicScore.submission_id == Submission.id, PublicScore.submission_id.in_(parts))

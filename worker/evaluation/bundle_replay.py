@@ -19,7 +19,7 @@ from lethe.competition.tasks_section import task_name
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets.roots import PATHS, datasets_beside
 from lethe.errors import HostFault, InvalidInput, Violation
-from lethe.evaluation.competition_score import score_outputs
+from lethe.evaluation.competition_score import ORACLE, score_outputs, secret_attack_seed
 from lethe.evaluation.evaluators import Evaluator, load_evaluator
 from lethe.evaluation.manifest import MANIFEST
 from lethe.evaluation.shard_outputs import RunOutputs, ShardOutputs
@@ -169,9 +169,13 @@ def _joined(outputs: list[RunOutputs], seconds: list[float]) -> ShardOutputs:
 def _score(published: Published, split_dir: Path, outputs: ShardOutputs) -> float:
     scoring = published.file.scoring
     unlearned = ModelOutputs(outputs.confidences, outputs.retain_accuracy, outputs.test_accuracy)
-    found = score_outputs(unlearned, compared_with(split_dir, "retrained"), scoring=scoring)
-    oracle = oracle_score(split_dir, "", scoring)
-    return rank_outputs(published.file, found, outputs, oracle=oracle, split_dir=split_dir, scoring=scoring).value
+    file, visibility = published.file, published.visibility
+    seed = secret_attack_seed(file, visibility, published.receipt["submission"]["sha256"])
+    found = score_outputs(unlearned, compared_with(split_dir, "retrained"), scoring=scoring, attack_seed=seed)
+    oracle = oracle_score(split_dir, "", scoring, secret_attack_seed(file, visibility, ORACLE))
+    return rank_outputs(
+        file, found, outputs, oracle=oracle, split_dir=split_dir, scoring=scoring, attack_seed=seed
+    ).value
 
 
 def _unlike(published: Published) -> list[str]:

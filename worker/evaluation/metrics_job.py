@@ -13,21 +13,18 @@ from sqlalchemy.orm import Session
 from lethe.competition.metric_requests import levels_for_metric
 from lethe.competition.task import PROBED_LEVEL
 from lethe.errors import AppError
+from lethe.evaluation.competition_score import with_attack_seed
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import Inputs, InvalidMetricInput, MetricEvaluation, evaluate
 from lethe.metrics.core.result import MetricResult
-from server.competitions.stored_file import stored_file
 from server.evaluations import repository as evaluation_repository
 from server.metric_results import service
 from server.metric_results.service import ComputedMetric, WaitingMetric
-from server.models.competition import Competition, Split
-from server.models.evaluation import Evaluation, ShardKind, ShardState
-from server.scoring.evaluation_scoring import get_scoring
-from server.storage import split_key
+from server.models.evaluation import ShardKind, ShardState
 from worker.context import WorkerContext
 from worker.evaluation.probed_runs import probed_runs
-from worker.evaluation.scoring_job import ScoringWork
+from worker.evaluation.scoring_job import ScoringWork, scoring_work
 from worker.evaluation.stored_results import read_results
 from worker.host.heartbeat import Heart
 from worker.split_storage.local_splits import local_split
@@ -72,19 +69,8 @@ def compute_metrics(context: WorkerContext, evaluation_id: str) -> int:
 
 
 def _work(session: Session, evaluation_id: str) -> ScoringWork:
-    evaluation = session.get_one(Evaluation, evaluation_id)
-    split = session.get_one(Split, evaluation.split_id)
-    competition = session.get_one(Competition, split.competition_id)
     shards = [s for s in evaluation_repository.get_shards(session, [evaluation_id]) if s.kind == ShardKind.RUNS]
-    return ScoringWork(
-        evaluation_id=evaluation_id,
-        shards=tuple(sorted(shards, key=lambda shard: shard.first_run)),
-        split_key=split_key(competition.slug, split.visibility, split.version),
-        manifest_sha256=split.manifest_sha256 or "",
-        scoring=get_scoring(session, evaluation),
-        file=stored_file(competition),
-        asked_at=evaluation.finished_at,
-    )
+    return scoring_work(session, evaluation_id, sorted(shards, key=lambda shard: shard.first_run))
 
 
 def _compute(context: WorkerContext, work: ScoringWork, asked: Sequence[WaitingMetric]) -> None:
@@ -94,13 +80,13 @@ def _compute(context: WorkerContext, work: ScoringWork, asked: Sequence[WaitingM
 
     @cache
     def inputs() -> Inputs:
-        return split_inputs(local_split(context, work), join(outputs()).arrays(), scored_by=work.scoring)
+        return _inputs(context, work, outputs())
 
     probed = [each for each in asked if PROBED_LEVEL in levels_for_metric(each.metric_id)]
     for each in asked:
         if each not in probed:
             with _attempt(context, [each]):
-                found = {each.row_id: _computed(inputs(), each)}
+                found = {each.row_id: _computed(inputs(), each, work)}
             _record(context, found)
     if probed:
         with _attempt(context, probed):
@@ -121,9 +107,15 @@ def _of_probes(
     except Exception as error:
         log.exception("probes failed", evaluation=work.evaluation_id)
         return {each.row_id: _failed(error) for each in asked}
-    unlearned, split_dir = join(outputs).arrays(), local_split(context, work)
-    inputs = split_inputs(split_dir, unlearned, scored_by=work.scoring, probed={"unlearned": arrays})
-    return {each.row_id: _computed(inputs, each) for each in asked}
+    inputs = _inputs(context, work, outputs, probed={"unlearned": arrays})
+    return {each.row_id: _computed(inputs, each, work) for each in asked}
+
+
+def _inputs(context: WorkerContext, work: ScoringWork, outputs: list[ShardOutputs], **more: Any) -> Inputs:
+    unlearned = join(outputs).arrays()
+    return split_inputs(
+        local_split(context, work), unlearned, scored_by=work.scoring, attack_seed=work.attack_seed, **more
+    )
 
 
 def _given_up(asked: WaitingMetric) -> ComputedMetric:
@@ -148,9 +140,10 @@ def _record(context: WorkerContext, found: dict[int, ComputedMetric]) -> None:
         service.record(session, found)
 
 
-def _computed(inputs: Inputs, asked: WaitingMetric) -> ComputedMetric:
+def _computed(inputs: Inputs, asked: WaitingMetric, work: ScoringWork) -> ComputedMetric:
+    parameters = with_attack_seed(asked.metric_id, asked.parameters, work.attack_seed)
     try:
-        (found,) = evaluate(inputs, [(asked.metric_id, asked.parameters)]).values()
+        (found,) = evaluate(inputs, [(asked.metric_id, parameters)]).values()
     except InvalidMetricInput as error:
         return ComputedMetric(metric_version=0, not_computed=str(error))
     except Exception as error:  # a fault of ours in one metric must not hide the others

@@ -9,7 +9,7 @@ import numpy as np
 from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
 from lethe.errors import HostFault, NotFound
-from lethe.evaluation.competition_score import score_outputs
+from lethe.evaluation.competition_score import ORACLE, score_outputs, secret_attack_seed
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.metrics.scoring.score import ModelOutputs
 from lethe.metrics.scoring.scorer_version import SCORER_VERSION
@@ -233,6 +233,11 @@ def _score(context: RunningContext, stored: Stored, outputs: ShardOutputs) -> fl
     retrained = compared_with(context.artefacts.split(shard), "retrained")
     unlearned = ModelOutputs(outputs.confidences, outputs.retain_accuracy, outputs.test_accuracy)
     scoring, split_dir = shard.competition.scoring, context.artefacts.split(shard)
-    found = score_outputs(unlearned, retrained, scoring=scoring)
-    oracle = oracle_score(split_dir, shard.manifest_sha256, scoring)
-    return rank_outputs(stored.file, found, outputs, oracle=oracle, split_dir=split_dir, scoring=scoring).value
+    visibility = Visibility(stored.visibility)
+    seed = secret_attack_seed(stored.file, visibility, stored.content_sha256)
+    found = score_outputs(unlearned, retrained, scoring=scoring, attack_seed=seed)
+    oracle_seed = secret_attack_seed(stored.file, visibility, ORACLE)
+    oracle = oracle_score(split_dir, shard.manifest_sha256, scoring, oracle_seed)
+    return rank_outputs(
+        stored.file, found, outputs, oracle=oracle, split_dir=split_dir, scoring=scoring, attack_seed=seed
+    ).value

@@ -1,7 +1,7 @@
 """From the stored outputs of a shard's runs to a score in the database."""
 
-import math
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -10,24 +10,27 @@ from typing import Any
 
 import numpy as np
 import structlog
+from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile, Scoring
 from lethe.competition.ranking_section import SCORE, Ranking
+from lethe.competition.visibility import Visibility
 from lethe.data.errors import InvalidSplit
 from lethe.errors import HostFault
-from lethe.evaluation.competition_score import score_outputs
+from lethe.evaluation.competition_score import ORACLE, score_outputs, secret_attack_seed
 from lethe.evaluation.manifest import Manifest
 from lethe.evaluation.model_outputs import Kind, read_outputs
 from lethe.evaluation.ranking import RankingValue, oracle_value, rank_score
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import InvalidMetricInput
-from lethe.metrics.scoring.calibration import calibrate, suspicion
+from lethe.metrics.scoring.calibration import Doubt, doubt_about
 from lethe.metrics.scoring.explanation import confidence_ratios, epsilon_percentiles
 from lethe.metrics.scoring.score import ModelOutputs, Score
 from server.competitions.stored_file import stored_file
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, Shard
+from server.models.submission import Submission
 from server.scoring import scores
 from server.scoring.evaluation_scoring import get_scoring
 from server.scoring.scores import ScoreRecord
@@ -49,6 +52,8 @@ class ScoringWork:
     split_key: str
     manifest_sha256: str
     scoring: Scoring
+    attack_seed: int
+    oracle_seed: int
     file: CompetitionFile
     asked_at: datetime | None
 
@@ -62,15 +67,29 @@ def score_evaluation(context: WorkerContext, evaluation_id: str) -> bool:
     split_dir = local_split(context, work)
     retrained = compared_with(split_dir, "retrained")
     judged = ModelOutputs(unlearned.confidences, unlearned.retain_accuracy, unlearned.test_accuracy)
-    found = score_outputs(judged, retrained, scoring=work.scoring)
-    oracle = oracle_score(split_dir, work.manifest_sha256, work.scoring)
-    flags = _flags(found, unlearned, retrained, oracle=oracle)
-    ranked = rank_outputs(work.file, found, unlearned, oracle=oracle, split_dir=split_dir, scoring=work.scoring)
+    found = score_outputs(judged, retrained, scoring=work.scoring, attack_seed=work.attack_seed)
+    oracle = oracle_score(split_dir, work.manifest_sha256, work.scoring, work.oracle_seed)
+    doubt = doubt_about(
+        found,
+        oracle,
+        unlearned=unlearned.confidences,
+        oracle_models=compared_with(split_dir, "oracle").confidences,
+        retrained=retrained.confidences,
+    )
+    ranked = rank_outputs(
+        work.file,
+        found,
+        unlearned,
+        oracle=oracle,
+        split_dir=split_dir,
+        scoring=work.scoring,
+        attack_seed=work.attack_seed,
+    )
     with context.database.write() as session:
         recorded = scores.record(
             session,
             evaluation_id,
-            _record(found, unlearned, confidence_ratios(judged, retrained) | {"flags": flags}, ranked),
+            _record(found, unlearned, confidence_ratios(judged, retrained) | {"flags": _flags(doubt)}, ranked),
             oracle=oracle_as_data(oracle, work.file.ranking),
             asked_at=work.asked_at,
         )
@@ -79,16 +98,28 @@ def score_evaluation(context: WorkerContext, evaluation_id: str) -> bool:
 
 
 def rank_outputs(
-    file: CompetitionFile, found: Score, unlearned: ShardOutputs, *, oracle: Score, split_dir: Path, scoring: Scoring
+    file: CompetitionFile,
+    found: Score,
+    unlearned: ShardOutputs,
+    *,
+    oracle: Score,
+    split_dir: Path,
+    scoring: Scoring,
+    attack_seed: int,
 ) -> RankingValue:
-    """Return what ranks an evaluation, as its competition says. scoring: how `found` and `oracle` were computed."""
+    """Return what ranks an evaluation, as its competition says.
+
+    scoring, attack_seed: how `found` was computed, and how metrics that rank and draw halves of their own do.
+    """
     inputs = None
     if not file.ranking.is_by_score:
-        inputs = split_inputs(split_dir, unlearned.arrays(), scored_by=scoring)
-    return rank_score(file.ranking, file.report, found, oracle=oracle, inputs=inputs)
+        inputs = split_inputs(split_dir, unlearned.arrays(), scored_by=scoring, attack_seed=attack_seed)
+    return rank_score(file.ranking, file.report, found, oracle=oracle, inputs=inputs, attack_seed=attack_seed)
 
 
-def require_ranking(file: CompetitionFile, split_dir: Path, manifest: Manifest, *, oracle: Score) -> None:
+def require_ranking(
+    file: CompetitionFile, split_dir: Path, manifest: Manifest, *, oracle: Score, attack_seed: int
+) -> None:
     """Raise InvalidSplit where exact retraining is not better than the original model by what ranks.
 
     manifest: of the split, which is not written before all of the preparation has succeeded.
@@ -101,9 +132,10 @@ def require_ranking(file: CompetitionFile, split_dir: Path, manifest: Manifest, 
             if path.is_dir() and path != whole:
                 (whole / path.name).symlink_to(path)
         manifest.write(whole)
-        inputs = split_inputs(whole, read_outputs(whole, "oracle").arrays(), scored_by=file.scoring)
+        arrays = read_outputs(whole, "oracle").arrays()
+        inputs = split_inputs(whole, arrays, scored_by=file.scoring, attack_seed=attack_seed)
         try:
-            found = rank_score(file.ranking, file.report, oracle, oracle=oracle, inputs=inputs)
+            found = rank_score(file.ranking, file.report, oracle, oracle=oracle, inputs=inputs, attack_seed=attack_seed)
         except InvalidMetricInput as error:
             raise InvalidSplit(str(error)) from error
     if without := [name for name, position in found.positions.items() if position == 0.0]:
@@ -117,52 +149,53 @@ def compared_with(split_dir: Path, kind: Kind) -> ModelOutputs:
 
 
 @lru_cache(maxsize=8)
-def oracle_score(split_dir: Path, manifest_sha256: str, scoring: Scoring) -> Score:  # noqa: ARG001 (names the content)
+def oracle_score(
+    split_dir: Path,
+    manifest_sha256: str,  # noqa: ARG001 (names the content)
+    scoring: Scoring,
+    attack_seed: int,
+) -> Score:
     """Return the score of exact retraining on the split: its second set of retrained models against its first."""
-    return score_outputs(compared_with(split_dir, "oracle"), compared_with(split_dir, "retrained"), scoring=scoring)
+    oracle, retrained = compared_with(split_dir, "oracle"), compared_with(split_dir, "retrained")
+    return score_outputs(oracle, retrained, scoring=scoring, attack_seed=attack_seed)
 
 
-def _flags(found: Score, unlearned: ShardOutputs, retrained: ModelOutputs, *, oracle: Score) -> dict[str, Any]:
-    """Return what an organiser should look at: copies, runs that barely differ, forgetting beyond retraining."""
-    signs = suspicion(unlearned.confidences, retrained.confidences)
-    flags: dict[str, Any] = {
-        "deterministic": signs.deterministic,
-        "copied": signs.copied,
-        "repeated_runs": signs.repeated_runs,
-        "copied_models": signs.copied_models,
+def _flags(doubt: Doubt) -> dict[str, Any]:
+    """Return what an organiser should look at, as `details` holds it."""
+    return {
+        "disagreement": doubt.disagreement,
+        "above_oracle": doubt.above_oracle,
+        "copied_models": doubt.copied_models,
+        "reasons": list(doubt.reasons),
+        "suspect": bool(doubt.reasons),
+        "held": doubt.is_held,
     }
-    if found.replicates is not None and oracle.replicates is not None and oracle.headline > 0.0:
-        calibration = calibrate(found, oracle)
-        flags |= {
-            "share_of_oracle": calibration.fraction,
-            "share_of_oracle_interval": list(calibration.interval),
-            "above_oracle_standard_errors": _finite(calibration.excess),
-            "leaked": calibration.leaked,
-        }
-    return flags
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _work(context: WorkerContext, evaluation_id: str) -> ScoringWork | None:
     with context.database.read() as session:
         shards = scores.results_to_score(session, evaluation_id)
-        if shards is None:
-            return None
-        evaluation = session.get_one(Evaluation, evaluation_id)
-        split = session.get_one(Split, evaluation.split_id)
-        competition = session.get_one(Competition, split.competition_id)
-        return ScoringWork(
-            evaluation_id=evaluation_id,
-            shards=tuple(shards),
-            split_key=split_key(competition.slug, split.visibility, split.version),
-            manifest_sha256=split.manifest_sha256 or "",
-            scoring=get_scoring(session, evaluation),
-            file=stored_file(competition),
-            asked_at=evaluation.finished_at,
-        )
+        return None if shards is None else scoring_work(session, evaluation_id, shards)
+
+
+def scoring_work(session: Session, evaluation_id: str, shards: Sequence[Shard]) -> ScoringWork:
+    """Return what the runs of an evaluation are compared with, and how."""
+    evaluation = session.get_one(Evaluation, evaluation_id)
+    split = session.get_one(Split, evaluation.split_id)
+    competition = session.get_one(Competition, split.competition_id)
+    file, visibility = stored_file(competition), Visibility(split.visibility)
+    code = session.get_one(Submission, evaluation.submission_id).content_sha256
+    return ScoringWork(
+        evaluation_id=evaluation_id,
+        shards=tuple(shards),
+        split_key=split_key(competition.slug, split.visibility, split.version),
+        manifest_sha256=split.manifest_sha256 or "",
+        scoring=get_scoring(session, evaluation),
+        attack_seed=secret_attack_seed(file, visibility, code),
+        oracle_seed=secret_attack_seed(file, visibility, ORACLE),
+        file=file,
+        asked_at=evaluation.finished_at,
+    )
 
 
 def measured(ratio: float | None) -> float:

@@ -17,7 +17,7 @@ from lethe.competition.visibility import Visibility
 from lethe.data.datasets.roots import datasets_below
 from lethe.device.memory import memory_given_back
 from lethe.errors import AppError, HostFault
-from lethe.evaluation.competition_score import score_outputs
+from lethe.evaluation.competition_score import ORACLE, score_outputs, secret_attack_seed
 from lethe.evaluation.manifest import MANIFEST, Manifest
 from lethe.evaluation.model_outputs import OUTPUT_PATHS
 from lethe.evaluation.shard_outputs import model_outputs
@@ -187,8 +187,11 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
     else:
         manifest = make_split(work.competition, visibility, folder, device=device, progress=tell)
     retrained = model_outputs(folder / OUTPUT_PATHS["retrained"])
-    oracle = score_outputs(model_outputs(folder / OUTPUT_PATHS["oracle"]), retrained, scoring=work.competition.scoring)
-    require_ranking(work.competition, folder, manifest, oracle=oracle)
+    seed = secret_attack_seed(work.competition, visibility, ORACLE)
+    oracle = score_outputs(
+        model_outputs(folder / OUTPUT_PATHS["oracle"]), retrained, scoring=work.competition.scoring, attack_seed=seed
+    )
+    require_ranking(work.competition, folder, manifest, oracle=oracle, attack_seed=seed)
     levels = work.competition.report.capture_levels
     publish_files(context.storage, key, folder, manifest.files)
     difference = data_difference(work.competition, visibility, folder) if was_prepared else ""

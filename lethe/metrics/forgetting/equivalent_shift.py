@@ -83,7 +83,10 @@ def _curve(sides: Callable[[float], tuple[Float64, Float64]], settings: Settings
 
 def shift_of(quality: float, curve: Float64) -> float:
     """Return where the falling curve has this F, linear between its points; 0 above it, the last shift below it."""
-    return float(np.interp(-quality, -curve, SHIFTS))
+    if quality < curve[-1]:
+        return float(SHIFTS[-1])
+    falls = np.append(True, np.diff(curve) < 0.0)  # of a level stretch its smallest shift
+    return float(np.interp(-quality, -curve[falls], SHIFTS[falls]))
 
 
 def _read(scored: "Score", curve: Float64) -> MetricResult:

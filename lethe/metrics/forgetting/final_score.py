@@ -13,7 +13,7 @@ from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.invalid_input import InvalidMetricInput, InvalidScoreInput
 from lethe.metrics.core.registry import Direction, Feature, Metric, Need, Parameters, Resampling
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.scoring.attacks.family import DELTA, EPSILON_CAP, AttackFamily
+from lethe.metrics.scoring.attacks.family import DEFAULT_ATTACKS, DELTA, EPSILON_CAP, AttackFamily
 
 if TYPE_CHECKING:
     from lethe.metrics.scoring.score import Score
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class ScoreParameters(Parameters):
     """attacks, delta, cap: of the epsilon of each example. n_resamples, seed: of the interval over models."""
 
-    attacks: AttackFamily = AttackFamily.REFERENCE
+    attacks: AttackFamily = DEFAULT_ATTACKS
     delta: float = Field(DELTA, ge=0.0, lt=1.0)
     cap: float = Field(EPSILON_CAP, gt=0.0)
     n_resamples: int = Field(100, ge=20)

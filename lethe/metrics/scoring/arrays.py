@@ -10,6 +10,8 @@ from lethe.metrics.core.invalid_input import InvalidScoreInput
 Float64 = npt.NDArray[np.float64]
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
+Int32 = npt.NDArray[np.int32]
+Int8 = npt.NDArray[np.int8]
 Bool = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 

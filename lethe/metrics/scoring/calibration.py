@@ -1,8 +1,8 @@
 """A score beside the oracle's, and signs that the outputs are not what they should be.
 
-The oracle is exact retraining: a second, independent set of retrained models scored as if it were a submission. Its F
-is well below 1, because attacks are fitted on the very models that they are judged on, and it is the best that an
-unlearning method can honestly reach on the split.
+The oracle is exact retraining: a second, independent set of retrained models scored as if it were a submission. It is
+the best that an unlearning method can honestly reach on the split. Its F is near 1 under crossfit attacks, and about .2
+under the published ones, which are fitted on the very models that they are judged on.
 """
 
 from dataclasses import dataclass
@@ -11,13 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from lethe.metrics.core.invalid_input import InvalidScoreInput
-from lethe.metrics.scoring.arrays import checked_confidences
+from lethe.metrics.scoring.arrays import Float64, checked_confidences
+from lethe.metrics.scoring.attacks.family import AttackFamily
+from lethe.metrics.scoring.epsilon import per_example_epsilon
+from lethe.metrics.scoring.forgetting_quality import forgetting_quality, n_judged_models
 from lethe.metrics.scoring.resampling import Replicates, interval_around
 from lethe.metrics.scoring.score import Score
 
 LEAK_STANDARD_ERRORS = 4.0
 DETERMINISTIC_SPREAD = 0.05
 REPEATED_SHARE = 0.01
+HONEST_DISAGREEMENT = 0.15
+SUSPECT_DISAGREEMENT = 0.25
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,75 @@ def suspicion(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> Suspicion:
         deterministic=repeated_runs > few or spread_ratio < DETERMINISTIC_SPREAD,
         copied=copied_models > few,
     )
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Why a score may not mean what it says; for the organiser.
+
+    disagreement: the largest share of the oracle's F that a published family gives, less crossfit's share. Honest
+    entries of docs/organisers/what-wins-without-unlearning.md have at most HONEST_DISAGREEMENT; entries that aim at a
+    published family have .5 to 3. None where the oracle's F is 0.
+    above_oracle: the score is above the oracle's 95 % interval. copied_models: runs that equal a retrained model.
+    reasons: a sentence for each of them that is out of the ordinary.
+    is_held: the score counts only once an organiser has confirmed it.
+    """
+
+    disagreement: float | None
+    above_oracle: bool
+    copied_models: int
+    reasons: tuple[str, ...]
+
+    @property
+    def is_held(self) -> bool:
+        return self.above_oracle or self.copied_models > 0
+
+
+def doubt_about(
+    score: Score, oracle: Score, *, unlearned: npt.ArrayLike, oracle_models: npt.ArrayLike, retrained: npt.ArrayLike
+) -> Doubt:
+    """Return what an organiser should look at before a score counts.
+
+    score, oracle: as ranked, by one family. unlearned, oracle_models, retrained: confidences, shape (n_models,
+    n_examples).
+    """
+    u, o, r = (np.asarray(side, np.float64) for side in (unlearned, oracle_models, retrained))
+    shares = {family: _share(family, u, o, r) for family in AttackFamily}
+    published = {family: share for family, share in shares.items() if family.is_published and share is not None}
+    robust = shares[AttackFamily.CROSSFIT]
+    disagreement = None if robust is None or not published else max(published.values()) - robust
+    copied = suspicion(u, r).copied_models
+    above = oracle.interval is not None and score.headline > oracle.interval[1]
+    reasons = []
+    if disagreement is not None and robust is not None and disagreement > SUSPECT_DISAGREEMENT:
+        family = max(published, key=lambda each: published[each])
+        reasons.append(
+            f"The {family} attacks give {published[family]:.0%} of exact retraining's forgetting quality, the crossfit "
+            f"attacks {robust:.0%}; of honest entries they differ by at most {HONEST_DISAGREEMENT:.0%}."
+        )
+    if above and oracle.interval is not None:
+        reasons.append(
+            f"The score, {score.headline:.4g}, is above exact retraining's 95 % interval, which ends at "
+            f"{oracle.interval[1]:.4g}."
+        )
+    if copied:
+        reasons.append(f"{copied} runs returned exactly a retrained model's outputs.")
+    return Doubt(disagreement, above, copied, tuple(reasons))
+
+
+def _share(family: AttackFamily, unlearned: Float64, oracle: Float64, retrained: Float64) -> float | None:
+    """Return F as a share of the oracle's; None where that is 0 or a family cannot take the values."""
+    try:
+        ours, best = (
+            forgetting_quality(
+                per_example_epsilon(side, retrained, attacks=family),
+                n_models=n_judged_models(len(retrained), attacks=family),
+            )
+            for side in (unlearned, oracle)
+        )
+    except InvalidScoreInput:  # too few models, or values beyond the grids of the reference family
+        return None
+    return ours / best if best > 0.0 else None
 
 
 def _in_errors(difference: float, error: float) -> float:

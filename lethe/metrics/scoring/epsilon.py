@@ -5,9 +5,16 @@ import numpy.typing as npt
 
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.arrays import Float64, checked_pair
+from lethe.metrics.scoring.attacks.crossfit import crossfit_epsilon
 from lethe.metrics.scoring.attacks.disentangled import disentangled_epsilon
 from lethe.metrics.scoring.attacks.exact import exact_epsilon_of_sorted
-from lethe.metrics.scoring.attacks.family import DELTA, EPSILON_CAP, AttackFamily
+from lethe.metrics.scoring.attacks.family import (
+    DEFAULT_ATTACKS,
+    DELTA,
+    EPSILON_CAP,
+    MIN_MODELS_DIVIDED,
+    AttackFamily,
+)
 from lethe.metrics.scoring.attacks.reference import LARGEST_CONFIDENCE, NO_ATTACK, reference_epsilon_of_sorted
 from lethe.metrics.scoring.rates import rate_logs
 from lethe.metrics.scoring.samples import sorted_values
@@ -17,7 +24,7 @@ def per_example_epsilon(
     unlearned: npt.ArrayLike,
     retrained: npt.ArrayLike,
     *,
-    attacks: AttackFamily = AttackFamily.REFERENCE,
+    attacks: AttackFamily = DEFAULT_ATTACKS,
     delta: float = DELTA,
     cap: float = EPSILON_CAP,
     seed: int = 0,
@@ -25,8 +32,8 @@ def per_example_epsilon(
     """Return epsilon of every forget example, shape (n_examples,), in nats, within [0, cap].
 
     unlearned, retrained: the statistic, shape (n_models, n_examples) each, finite, equal shapes; at least 2 models,
-    4 for the disentangled family. delta: of the (epsilon, delta) definition, within [0, 1). cap: largest epsilon,
-    > 0. seed: divides the models into halves; the disentangled family alone uses it.
+    4 for the families that divide them. delta: of the (epsilon, delta) definition, within [0, 1). cap: largest
+    epsilon, > 0. seed: divides the models into halves and draws crossfit's noise; other families do not use it.
     Raises InvalidScoreInput, naming model and example, for anything else, and for a statistic beyond 2**20 in the
     reference family, whose grids have a fixed absolute step.
 
@@ -37,6 +44,8 @@ def per_example_epsilon(
     """
     family = AttackFamily(attacks)
     u, r = checked_input(unlearned, retrained, attacks=family, delta=delta, cap=cap)
+    if family is AttackFamily.CROSSFIT:
+        return crossfit_epsilon(u, r, delta=delta, cap=cap, seed=seed)
     if family is AttackFamily.DISENTANGLED:
         return disentangled_epsilon(u, r, delta=delta, cap=cap, seed=seed)
     return epsilon_of_sorted(sorted_values(u), sorted_values(r), attacks=family, delta=delta, cap=cap)
@@ -51,8 +60,10 @@ def checked_input(
     if not cap > 0.0:
         raise InvalidScoreInput(f"the cap on epsilon must be greater than 0, not {cap}")
     u, r = checked_pair(unlearned, retrained)
-    if attacks is AttackFamily.DISENTANGLED and u.shape[0] < 4:
-        raise InvalidScoreInput(f"disentangled attacks need at least 4 models on each side, not {u.shape[0]}")
+    if attacks.divides_models and u.shape[0] < MIN_MODELS_DIVIDED:
+        raise InvalidScoreInput(
+            f"{attacks} attacks need at least {MIN_MODELS_DIVIDED} models on each side, not {u.shape[0]}"
+        )
     if attacks is AttackFamily.REFERENCE:
         _require_reach(u, side="unlearned")
         _require_reach(r, side="retrained")
@@ -64,7 +75,7 @@ def epsilon_of_sorted(
 ) -> Float64:
     """Return epsilon per example of checked rows: shape (n_examples, n_models), each ascending.
 
-    attacks: reference or exact; the disentangled family needs to know which model a value came from.
+    attacks: reference or exact; the others need to know which model a value came from.
     """
     if attacks is AttackFamily.EXACT:
         return exact_epsilon_of_sorted(unlearned, retrained, delta, cap)

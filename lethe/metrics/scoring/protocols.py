@@ -11,7 +11,7 @@ from scipy.stats import t as student_t
 
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.arrays import Float64, Int64
-from lethe.metrics.scoring.attacks.family import DELTA, EPSILON_CAP, AttackFamily
+from lethe.metrics.scoring.attacks.family import DEFAULT_ATTACKS, DELTA, EPSILON_CAP, AttackFamily
 from lethe.metrics.scoring.score import ModelOutputs, Score, score
 
 DEFAULT_POOL = 8
@@ -126,7 +126,7 @@ def score_experiments(
     retrained: ModelOutputs,
     plan: SetupPlan,
     *,
-    attacks: AttackFamily = AttackFamily.REFERENCE,
+    attacks: AttackFamily = DEFAULT_ATTACKS,
     delta: float = DELTA,
     cap: float = EPSILON_CAP,
     seed: int = 0,

@@ -12,6 +12,7 @@ A model's confidences and accuracies stay or go together; the two sides draw apa
 give equal draws, so replicates of two submissions on one split are paired: see compare.py.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ import numpy as np
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.core.processors import in_threads
 from lethe.metrics.scoring.arrays import Float64, Int64
+from lethe.metrics.scoring.attacks.crossfit import crossfit_epsilons
 from lethe.metrics.scoring.attacks.disentangled import disentangled_epsilon
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.epsilon import epsilon_of_sorted
@@ -61,10 +63,10 @@ class Replicates:
         return self.factor * float(self.headline.std(ddof=1))
 
 
-def interval_around(value: float, standard_error: float) -> tuple[float, float]:
-    """Return the 95 % interval of a score, value +- 1.96 standard errors, cut off at 0 below."""
+def interval_around(value: float, standard_error: float, *, most: float = math.inf) -> tuple[float, float]:
+    """Return the 95 % interval of a score, value +- 1.96 standard errors, cut off at 0 and at `most`."""
     reach = NORMAL_QUANTILE_95 * standard_error
-    return max(0.0, value - reach), value + reach
+    return max(0.0, value - reach), min(most, value + reach)
 
 
 def require_resamples(n_resamples: int, *, n_models: int) -> None:
@@ -98,16 +100,22 @@ def replicate_forgetting(
     cap: float,
     n_resamples: int,
     seed: int,
+    attack_seed: int = 0,
 ) -> Float64:
     """Return F of every replicate, shape (n_resamples,); sorts once, then repeats sorted values by their count.
 
     As many replicates at a time as there are processors; each is computed alone, so their number changes no bit.
 
-    unlearned, retrained: checked, shape (n_models, n_examples). Buckets are those of the full number of models.
+    unlearned, retrained: checked, shape (n_models, n_examples). Buckets are those of the full number of models. seed:
+    of the models that are left out. attack_seed: of crossfit's noise and halves.
     Raises InvalidScoreInput below 20 resamples or 8 models.
     """
     n_models = unlearned.shape[0]
     require_resamples(n_resamples, n_models=n_models)
+    if attacks is AttackFamily.CROSSFIT:
+        kept = np.array(list(kept_halves(n_models, n_resamples=n_resamples, seed=seed)), np.bool_)
+        epsilons = crossfit_epsilons(unlearned, retrained, kept, delta=delta, cap=cap, seed=attack_seed)
+        return np.array([forgetting_quality(epsilon, n_models=n_models) for epsilon in epsilons])
     sides = sort_samples(unlearned), sort_samples(retrained)
 
     def quality(replicate: tuple[int, tuple[Int64, Int64]]) -> float:

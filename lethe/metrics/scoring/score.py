@@ -4,9 +4,11 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.arrays import Float64, checked_accuracies
-from lethe.metrics.scoring.attacks.family import DELTA, EPSILON_CAP, AttackFamily
+from lethe.metrics.scoring.attacks.family import DEFAULT_ATTACKS, DELTA, EPSILON_CAP, AttackFamily
 from lethe.metrics.scoring.epsilon import checked_input, per_example_epsilon
 from lethe.metrics.scoring.forgetting_quality import forgetting_quality, n_judged_models
 from lethe.metrics.scoring.model_outputs import ModelOutputs
@@ -26,7 +28,8 @@ class Score:
     """A score and what it was made of.
 
     forgetting_quality: F, within [0, 1]. epsilon: shape (n_examples,), nats.
-    retain_ratio, test_ratio: None without accuracies; final_score: their product with F, None unless both are known.
+    retain_ratio, test_ratio: as measured, None without accuracies; final_score: their product with F, each at most
+    `largest_ratio`, None unless both are known.
     interval: 95 % interval of `headline`, None without resamples; forgetting_quality_interval: the same of F.
     replicates: the resampled values that the intervals came from, for comparing submissions on one split.
     """
@@ -77,16 +80,18 @@ def score(
     unlearned: ModelOutputs,
     retrained: ModelOutputs,
     *,
-    attacks: AttackFamily = AttackFamily.REFERENCE,
+    attacks: AttackFamily = DEFAULT_ATTACKS,
     delta: float = DELTA,
     cap: float = EPSILON_CAP,
     n_resamples: int = 0,
     seed: int = 0,
+    attack_seed: int | None = None,
 ) -> Score:
     """Return the score of the unlearned models against the retrained ones.
 
     attacks, delta, cap: see `per_example_epsilon`. n_resamples: 0 for no interval, else at least 20.
-    seed: fixes the resamples, and the halves of the disentangled family.
+    seed: fixes the resamples. attack_seed: fixes the halves of the families that divide the models; None for `seed`.
+    Two submissions whose scores are compared have equal seeds; a secret attack_seed may differ.
     Accuracies are given by both sides or by neither.
     Raises InvalidScoreInput, naming the array, model and example, for input that cannot be scored.
     Source: Triantafillou et al. 2024, equation 2 and algorithm 1.
@@ -99,13 +104,20 @@ def score(
         test=(unlearned.test_accuracy, retrained.test_accuracy),
         n_models=n_models,
     )
-    epsilon = per_example_epsilon(u, r, attacks=family, delta=delta, cap=cap, seed=seed)
+    halves = seed if attack_seed is None else attack_seed
+    epsilon = per_example_epsilon(u, r, attacks=family, delta=delta, cap=cap, seed=halves)
     quality = forgetting_quality(epsilon, n_models=n_judged_models(n_models, attacks=family))
     replicates = None
     if n_resamples != 0:
-        qualities = replicate_forgetting(u, r, attacks=family, delta=delta, cap=cap, n_resamples=n_resamples, seed=seed)
+        qualities = replicate_forgetting(
+            u, r, attacks=family, delta=delta, cap=cap, n_resamples=n_resamples, seed=seed, attack_seed=halves
+        )
         replicates = _replicates(qualities, n_models=n_models, seed=seed)
-    interval = None if replicates is None else interval_around(quality, replicates.standard_error())
+    interval = (
+        None
+        if replicates is None
+        else interval_around(quality, replicates.standard_error(), most=largest_ratio(family))
+    )
     forgetting = Score(
         forgetting_quality=quality,
         epsilon=epsilon,
@@ -149,23 +161,32 @@ def utility_of(*, retain: GivenAccuracies, test: GivenAccuracies, n_models: int)
 
 
 def with_utility(forgetting: Score, utility: Utility) -> Score:
-    """Return a score that was computed from confidences alone, with the utility of the same models."""
+    """Return a score that was computed from confidences alone, with the utility of the same models.
+
+    Under the default family a ratio counts as 1 at most: accuracy beyond retraining's is no forgetting.
+    """
     found = replace(forgetting, retain_ratio=utility.retain_ratio, test_ratio=utility.test_ratio)
     if utility.retain_ratio is None or utility.test_ratio is None:
         return found
-    final = forgetting.forgetting_quality * utility.retain_ratio * utility.test_ratio
+    most = largest_ratio(forgetting.attacks)
+    final = forgetting.forgetting_quality * min(utility.retain_ratio, most) * min(utility.test_ratio, most)
     replicates = forgetting.replicates
     if replicates is None or utility.retain is None or utility.test is None:
         return replace(found, final_score=final)
     drawn: Any = {"n_resamples": replicates.headline.size, "seed": replicates.seed}
     headline = (
         replicates.forgetting_quality
-        * replicate_ratio(*utility.retain, **drawn)
-        * replicate_ratio(*utility.test, **drawn)
+        * np.minimum(replicate_ratio(*utility.retain, **drawn), most)
+        * np.minimum(replicate_ratio(*utility.test, **drawn), most)
     )
     replicates = replace(replicates, headline=headline)
-    interval = interval_around(final, replicates.standard_error())
+    interval = interval_around(final, replicates.standard_error(), most=most)
     return replace(found, final_score=final, interval=interval, replicates=replicates)
+
+
+def largest_ratio(attacks: AttackFamily) -> float:
+    """Return what a utility ratio, and so a score, is at most: 1, and without bound in the published families."""
+    return math.inf if attacks.is_published else 1.0
 
 
 def _accuracies(

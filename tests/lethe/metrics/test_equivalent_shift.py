@@ -37,7 +37,7 @@ def test_equal_shifts_have_equal_values_at_every_n(metric_id):
     found = {}
     for n in (16, 64, 256):
         inputs = Inputs(unlearned=side(1, n, 1.0), retrained=side(2, n), oracle=side(3, n))
-        found[n] = evaluate(inputs, [metric_id, "f"])
+        found[n] = evaluate(inputs, [(metric_id, {"attacks": "reference"}), ("f", {"attacks": "reference"})])
     shifts = [results[metric_id].result.value for results in found.values()]
     assert shifts == pytest.approx([1.0] * 3, abs=0.25)
     shares = [results["f"].result.value / results["f"].oracle.value for results in found.values()]

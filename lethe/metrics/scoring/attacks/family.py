@@ -1,4 +1,4 @@
-"""The names of the attack families and the constants of the published metric."""
+"""The names of the attack families, which of them is the default, and the constants of the published metric."""
 
 from enum import StrEnum
 
@@ -9,11 +9,27 @@ EPSILON_CAP = 50.0
 class AttackFamily(StrEnum):
     """How decision rules between unlearned and retrained outputs are chosen and judged.
 
-    REFERENCE: the grids of thresholds of the published program, bit for bit.
+    CROSSFIT: fitted on one half of the models and judged on the other; the participant sets nothing. The default.
+    REFERENCE: the grids of thresholds of the published program, bit for bit: as in 2023.
     EXACT: every threshold and every interval between observed values; no grid, no scale.
     DISENTANGLED: a rule fitted on one half of the models and judged on the smoothed other half (paper, A.13).
     """
 
+    CROSSFIT = "crossfit"
     REFERENCE = "reference"
     EXACT = "exact"
     DISENTANGLED = "disentangled"
+
+    @property
+    def is_published(self) -> bool:
+        """Whether it is one of the paper's, which an entry that unlearns nothing can win."""
+        return self is not AttackFamily.CROSSFIT
+
+    @property
+    def divides_models(self) -> bool:
+        """Whether rules are fitted and judged on different halves, so that 4 models a side are needed."""
+        return self in (AttackFamily.CROSSFIT, AttackFamily.DISENTANGLED)
+
+
+DEFAULT_ATTACKS = AttackFamily.CROSSFIT
+MIN_MODELS_DIVIDED = 4

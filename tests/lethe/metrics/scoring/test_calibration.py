@@ -21,8 +21,8 @@ def draw(seed, shift=0.0, n_models=128):
     return ModelOutputs(np.random.default_rng(seed).normal(shift, 1.5, (n_models, 40)))
 
 
-def scored(outputs, retrained, **kwargs):
-    return score(outputs, retrained, n_resamples=60, **kwargs)
+def scored(outputs, retrained, attacks=AttackFamily.REFERENCE, **kwargs):
+    return score(outputs, retrained, n_resamples=60, attacks=attacks, **kwargs)
 
 
 def test_another_set_of_retrained_models_scores_like_the_oracle(retrained):
@@ -76,7 +76,7 @@ def test_an_oracle_of_another_family_is_refused(retrained):
 
 def test_an_oracle_without_resamples_is_refused(retrained):
     with pytest.raises(InvalidScoreInput, match="needs resamples"):
-        calibrate(scored(draw(1), retrained), score(draw(2), retrained))
+        calibrate(scored(draw(1), retrained), score(draw(2), retrained, attacks=AttackFamily.REFERENCE))
 
 
 def test_an_oracle_with_another_seed_is_refused(retrained):

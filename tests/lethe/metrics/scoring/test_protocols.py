@@ -99,7 +99,7 @@ def test_the_bootstrap_scores_its_draws():
     plan = SetupPlan(BOOTSTRAP, n_models=16, n_experiments=2, pool_size=40)
     u, r = outputs(0, 40), outputs(1, 40)
     runs, models = plan.models_of_experiment(1, seed=3)
-    expected = score(ModelOutputs(u.confidences[runs]), ModelOutputs(r.confidences[models]))
+    expected = score(ModelOutputs(u.confidences[runs]), ModelOutputs(r.confidences[models]), seed=3)
     assert score_experiments(u, r, plan, seed=3).scores[1].forgetting_quality == expected.forgetting_quality
 
 

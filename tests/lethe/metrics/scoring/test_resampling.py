@@ -36,7 +36,7 @@ def test_repeating_equals_choosing_and_sorting(rows, seed):
     np.testing.assert_array_equal(resampled(sort_samples(values), repeats), expected)
 
 
-@pytest.mark.parametrize("family", list(AttackFamily))
+@pytest.mark.parametrize("family", [family for family in AttackFamily if family.is_published])
 def test_replicates_equal_scoring_the_kept_models_directly(family):
     rng = np.random.default_rng(0)
     u, r = rng.normal(0, 1, (33, 6)), rng.normal(0.5, 1, (33, 6))
@@ -72,16 +72,17 @@ def test_replicates_are_scaled_for_an_odd_number_of_models():
     assert score(*sides, n_resamples=20).replicates.factor == pytest.approx(math.sqrt(5 / 4))
 
 
-def test_the_interval_covers_the_mean_score_of_fresh_models():
+@pytest.mark.parametrize(("attacks", "least"), [(AttackFamily.CROSSFIT, 0.75), (AttackFamily.REFERENCE, 0.85)])
+def test_the_interval_covers_the_mean_score_of_fresh_models(attacks, least):
     rng = np.random.default_rng(8)
 
     def draw(shift):
         return ModelOutputs(np.linspace(-2, 4, 20) + rng.normal(shift, 1.5, (48, 20)))
 
-    results = [score(draw(1.0), draw(0.0), n_resamples=30) for _ in range(40)]
+    results = [score(draw(1.0), draw(0.0), n_resamples=30, attacks=attacks) for _ in range(40)]
     mean = np.mean([one.forgetting_quality for one in results])
     covered = np.mean([one.interval[0] <= mean <= one.interval[1] for one in results])
-    assert covered >= 0.85
+    assert covered >= least
 
 
 def test_an_interval_is_cut_off_at_zero_below():

@@ -28,9 +28,9 @@ def test_the_final_score_is_the_product_of_its_parts(family):
     result = score(u, r, attacks=family)
     retain = math.fsum(u.retain_accuracy) / math.fsum(r.retain_accuracy)
     test = math.fsum(u.test_accuracy) / math.fsum(r.test_accuracy)
-    assert result.retain_ratio == pytest.approx(retain, rel=1e-15)
-    assert result.test_ratio == pytest.approx(test, rel=1e-15)
-    assert result.final_score == result.forgetting_quality * result.retain_ratio * result.test_ratio
+    assert (result.retain_ratio, result.test_ratio) == (retain, test)
+    most = math.inf if family.is_published else 1.0
+    assert result.final_score == result.forgetting_quality * min(retain, most) * min(test, most)
     assert result.headline == result.final_score
     np.testing.assert_array_equal(result.epsilon, per_example_epsilon(u.confidences, r.confidences, attacks=family))
 
@@ -65,7 +65,8 @@ def test_reordered_models_score_the_same_to_the_last_bit():
     u, r = outputs(0, shift=0.5), outputs(1)
     order = np.random.default_rng(2).permutation(64)
     shuffled = ModelOutputs(u.confidences[order], u.retain_accuracy[order], u.test_accuracy[order])
-    assert score(shuffled, r).final_score == score(u, r).final_score
+    scores = [score(side, r, attacks=AttackFamily.REFERENCE).final_score for side in (shuffled, u)]
+    assert scores[0] == scores[1]
 
 
 def test_the_interval_surrounds_the_score_and_is_reproducible():
@@ -98,7 +99,7 @@ def test_json_holds_every_documented_key_and_survives_a_round_trip():
     assert found["epsilon"] == result.epsilon.tolist()
     assert found["final_score"] == result.final_score
     assert found["interval"] == list(result.interval)
-    assert found["attacks"] == "reference"
+    assert found["attacks"] == "crossfit"
     assert found["scorer_version"] == SCORER_VERSION
     assert {"retain_ratio", "test_ratio", "forgetting_quality_interval", "n_models"} <= found.keys()
 
