@@ -25,7 +25,7 @@ from lethe.competition.mistakes import read_toml, with_suggestion, wrong_types
 from lethe.competition.pages_section import Pages
 from lethe.competition.participation_section import Participation
 from lethe.competition.phases_section import MOST_PHASES, Late, Phase, require_phases_in_order
-from lethe.competition.ranking_section import SCORE, Ranking
+from lethe.competition.ranking_section import JOINT_AUDIT, SCORE, Ranking
 from lethe.competition.read_only import Options
 from lethe.competition.recipes_section import METRIC_ID
 from lethe.competition.report_section import Report
@@ -38,7 +38,13 @@ from lethe.competition.text_settings import require_text_settings
 from lethe.competition.timestamp import Timestamp
 from lethe.competition.workers_section import Workers
 from lethe.errors import InvalidCompetitionFile, list_violations
-from lethe.metrics.scoring.attacks.family import DEFAULT_ATTACKS, DELTA, EPSILON_CAP, AttackFamily
+from lethe.metrics.scoring.attacks.family import (
+    DEFAULT_ATTACKS,
+    DELTA,
+    EPSILON_CAP,
+    MIN_MODELS_DIVIDED,
+    AttackFamily,
+)
 from lethe.text_files import plain_text, read_text
 
 Setup = Literal["reuse-n-1", "reuse-n-n"]
@@ -207,6 +213,8 @@ class CompetitionFile(Section):
     @model_validator(mode="after")
     def _ranks_by_what_is_computed(self) -> Self:
         asked = [request.id for request in self.report.metrics]
+        if self.ranking.max_joint_audit is not None and asked.count(JOINT_AUDIT) != 1:
+            raise ValueError(f'ranking.max_joint_audit needs "{JOINT_AUDIT}" once in report.metrics')
         for name in self.ranking.by:
             if name != SCORE and asked.count(name) != 1:
                 found = "is not among report.metrics" if name not in asked else "is asked for with several parameters"
@@ -214,6 +222,15 @@ class CompetitionFile(Section):
                 raise ValueError(f"ranking.by: {name!r} {found}; allowed are {allowed}, each named there once")
             if name != SCORE:
                 require_metric_ranks(name)
+        return self
+
+    @model_validator(mode="after")
+    def _has_models_to_divide(self) -> Self:
+        if self.scoring.attacks.divides_models and self.n_models < MIN_MODELS_DIVIDED:
+            raise ValueError(
+                f"n_models: {self.scoring.attacks} attacks fit on one half of the models and judge on the other, so "
+                f"they need at least {MIN_MODELS_DIVIDED}, had {self.n_models}"
+            )
         return self
 
     @model_validator(mode="after")

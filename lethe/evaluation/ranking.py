@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lethe.competition.ranking_section import SCORE, Ranking
+from lethe.competition.ranking_section import JOINT_AUDIT, SCORE, Ranking
 from lethe.competition.report_section import Report
 from lethe.evaluation.competition_score import OFFLINE_SEED, with_attack_seed
 from lethe.metrics import Inputs, InvalidMetricInput, evaluate
@@ -62,7 +62,7 @@ class RankedValue:
 
 @dataclass(frozen=True)
 class RankingValue:
-    """What ranks a submission. positions: of each value on its scale; failed_gates: the ratios that were too low."""
+    """What ranks a submission. positions: of each value on its scale; failed_gates: what a gate of the file refused."""
 
     value: float
     interval: Interval | None
@@ -70,14 +70,23 @@ class RankingValue:
     failed_gates: tuple[str, ...] = ()
 
 
-def ranking_value(ranking: Ranking, values: Mapping[str, RankedValue], *, ratios: Mapping[str, float]) -> RankingValue:
+def ranking_value(
+    ranking: Ranking,
+    values: Mapping[str, RankedValue],
+    *,
+    ratios: Mapping[str, float],
+    joint_audit: float | None = None,
+) -> RankingValue:
     """Return what ranks a submission.
 
-    values: of each name in ranking.by. ratios: retain_ratio and test_ratio.
+    values: of each name in ranking.by. ratios: retain_ratio and test_ratio. joint_audit: where it is a gate; None, of
+    outputs that do not allow it, does not pass.
     Raises InvalidMetricInput where exact retraining is not better than the original model by one of several values.
     """
     least = {"retain_ratio": ranking.min_retain_ratio, "test_ratio": ranking.min_test_ratio}
     failed = tuple(name for name, bound in least.items() if bound is not None and ratios[name] < bound)
+    if ranking.max_joint_audit is not None and (joint_audit is None or joint_audit > ranking.max_joint_audit):
+        failed += (JOINT_AUDIT,)
     if ranking.is_by_score:
         score = values[SCORE]
         value, interval = score.value or 0.0, score.interval
@@ -112,7 +121,7 @@ def rank_score(
     """Return what ranks an evaluation that was scored.
 
     oracle: the score of exact retraining on the split. inputs: the arrays of the evaluation and of the split's
-    references; not read where the score alone ranks. attack_seed: of metrics that draw halves of the models.
+    references; not read where no metric ranks or is a gate. attack_seed: of metrics that draw halves of the models.
     Raises InvalidMetricInput as `ranking_value` does.
     """
     requests = {request.id: with_attack_seed(request.id, request.parameters, attack_seed) for request in report.metrics}
@@ -120,7 +129,11 @@ def rank_score(
     if inputs is not None:
         values |= {name: _metric_value(inputs, name, requests[name]) for name in ranking.by if name != SCORE}
     ratios = {"retain_ratio": found.retain_ratio or 0.0, "test_ratio": found.test_ratio or 0.0}
-    return ranking_value(ranking, values, ratios=ratios)
+    audited = None
+    if inputs is not None and ranking.max_joint_audit is not None:
+        (audit,) = evaluate(inputs, [(JOINT_AUDIT, requests[JOINT_AUDIT])]).values()
+        audited = None if audit.result is None else audit.result.value
+    return ranking_value(ranking, values, ratios=ratios, joint_audit=audited)
 
 
 def oracle_value(ranking: Ranking, oracle: Score) -> float:

@@ -48,7 +48,7 @@ slug = "{SLUG}"
 title = "Trio"
 opens_at = {(moment - timedelta(hours=1)).isoformat()}
 closes_at = {(moment + timedelta(days=1)).isoformat()}
-n_models = 2
+n_models = 4
 shard_runs = 2
 [combine]
 by = "mean"

@@ -33,7 +33,7 @@ def instance(empty_instance: Instance, tmp_path_factory: pytest.TempPathFactory)
     toml = towns_toml(
         root,
         slug=SLUG,
-        n_models=3,
+        n_models=4,
         opens_at=(moment - timedelta(hours=1)).isoformat(),
         closes_at=(moment + timedelta(days=1)).isoformat(),
         metrics=METRICS,
@@ -153,7 +153,7 @@ def test_a_model_of_a_folder_is_unlearned_by_code_for_transformers_and_for_torch
     toml = folder_toml(
         root,
         slug="folder",
-        n_models=2,
+        n_models=4,
         opens_at=(moment - timedelta(hours=1)).isoformat(),
         closes_at=(moment + timedelta(days=1)).isoformat(),
     )

@@ -10,7 +10,7 @@ from tests.support.towns import towns_toml
 def folder_toml(root: Path, architecture: str = "llama", *, more: str = "", **settings: Any) -> str:
     """Return a competition whose network and tokenizer are the folder `model.v1` in `root`."""
     write_model(root / "model.v1", architecture)
-    toml = towns_toml(root, **{"epochs": 2, "n_models": 2, **settings}).replace(
+    toml = towns_toml(root, **{"epochs": 2, "n_models": 4, **settings}).replace(
         "vocabulary = 400", 'tokenizer = "model.v1"'
     )
     toml = toml.replace('schedule = "cosine"', 'schedule = "cosine"\nmin_train_accuracy = 0.001')

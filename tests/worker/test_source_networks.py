@@ -90,7 +90,7 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def with_source(source: str) -> Any:
-    return competition(n_models=2, network={"name": "module", "options": {"source": source}})
+    return competition(n_models=4, network={"name": "module", "options": {"source": source}})
 
 
 def prepare(settings: Settings, source: str, out: Path, *, progress: Any = lambda _: None) -> None:
@@ -283,7 +283,7 @@ def test_worker_refuses_a_large_network_before_it_takes_memory(settings: Setting
     context_in(settings).close()
     peaks = []
     for width in (8_000, 20_000):  # the first also loads modules and data; the second's matrix would take 1.6 GB
-        wide = competition(n_models=2, network={"name": "mlp", "options": {"hidden": [width, width]}})
+        wide = competition(n_models=4, network={"name": "mlp", "options": {"hidden": [width, width]}})
         with pytest.raises(InvalidSplit, match=r"parameters .* allowed here are 50,331,648"):
             make_split(wide, Visibility.PUBLIC, tmp_path / "split")
         peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

@@ -112,7 +112,7 @@ def rank_outputs(
     scoring, attack_seed: how `found` was computed, and how metrics that rank and draw halves of their own do.
     """
     inputs = None
-    if not file.ranking.is_by_score:
+    if file.ranking.needs_metrics:
         inputs = split_inputs(split_dir, unlearned.arrays(), scored_by=scoring, attack_seed=attack_seed)
     return rank_score(file.ranking, file.report, found, oracle=oracle, inputs=inputs, attack_seed=attack_seed)
 
@@ -124,7 +124,7 @@ def require_ranking(
 
     manifest: of the split, which is not written before all of the preparation has succeeded.
     """
-    if file.ranking.is_by_score:
+    if not file.ranking.needs_metrics:
         return
     with tempfile.TemporaryDirectory(dir=split_dir) as name:
         whole = Path(name)
@@ -138,6 +138,8 @@ def require_ranking(
             found = rank_score(file.ranking, file.report, oracle, oracle=oracle, inputs=inputs, attack_seed=attack_seed)
         except InvalidMetricInput as error:
             raise InvalidSplit(str(error)) from error
+    if found.failed_gates:
+        raise InvalidSplit(f"ranking: exact retraining itself does not pass {', '.join(found.failed_gates)}")
     if without := [name for name, position in found.positions.items() if position == 0.0]:
         raise InvalidSplit(f"ranking.by: {without[0]} has no value for exact retraining, so it cannot rank")
 

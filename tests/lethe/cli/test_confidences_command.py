@@ -20,7 +20,7 @@ NUMBERS = (2, 10)
 @pytest.fixture(scope="module")
 def split(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("confidences") / "public"
-    prepare_split(competition(n_models=2), "public", out)
+    prepare_split(competition(n_models=4), "public", out)
     return out
 
 

@@ -22,6 +22,7 @@ def test_score_ranks_where_the_file_says_nothing() -> None:
     ({"by": []}, "at least 1 item"),
     ({"by": "umia", "combine": "product"}, "'mean', 'harmonic-mean' or 'worst'"),
     ({"min_test_ratio": 1.2}, "less than or equal to 1"),
+    ({"max_joint_audit": 0.8}, 'needs "joint_audit" once in report.metrics'),
 ])  # fmt: skip
 def test_ranking_that_cannot_be_is_refused(ranking: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError) as refused:

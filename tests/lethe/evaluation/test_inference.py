@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("trusted_network_source")
 @pytest.fixture(scope="module")
 def split(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("inference") / "public"
-    prepare_split(competition(n_models=2), "public", out)
+    prepare_split(competition(n_models=4), "public", out)
     return out
 
 
@@ -164,7 +164,7 @@ def test_bf16_keeps_a_last_convolution_in_float32() -> None:
 def test_positions_that_a_run_made_up_are_not_looked_up(tmp_path: Path) -> None:
     """Neither on the hidden sets nor on the sample, on which a local check evaluates."""
     network = {"name": "module", "options": {"source": IN_ORDER}}
-    prepare_split(competition(n_models=2, network=network), "public", tmp_path)
+    prepare_split(competition(n_models=4, network=network), "public", tmp_path)
     sample = tmp_path / "sample"
     for evaluator, state in (
         (SplitEvaluator.load(tmp_path), load_original(tmp_path)),

@@ -81,3 +81,11 @@ def test_value_that_was_not_computed_ranks_as_the_original() -> None:
 def test_metric_by_which_retraining_is_not_better_cannot_rank(value: RankedValue) -> None:
     with pytest.raises(InvalidMetricInput, match=r"exact retraining .* is not better than the original model .* by m"):
         ranking_value(Ranking(by=("m",)), {"m": value}, ratios=WHOLE)
+
+
+@pytest.mark.parametrize(("audit", "failed"), [(0.6, ()), (0.61, ("joint_audit",)), (None, ("joint_audit",))])
+def test_joint_audit_is_a_gate(audit: float | None, failed: tuple[str, ...]) -> None:
+    ranking = Ranking(max_joint_audit=0.6)
+    found = ranking_value(ranking, {SCORE: of_score(0.05)}, ratios=WHOLE, joint_audit=audit)
+    assert found.failed_gates == failed
+    assert found.value == (0.0 if failed else 0.05)

@@ -20,7 +20,7 @@ K = 2
 
 
 def toml(root: Path, metric: str) -> str:
-    text = towns_toml(root, n_models=3, epochs=40, metrics=(metric,))
+    text = towns_toml(root, n_models=4, epochs=40, metrics=(metric,))
     return text.replace("[report]", f"[report]\nkeep_weights = {K}")
 
 

@@ -36,7 +36,7 @@ METRICS = tuple(entry.id for entry in metrics().values() if entry.level == Captu
 @pytest.fixture(scope="module")
 def competition(tmp_path_factory: pytest.TempPathFactory) -> CompetitionFile:
     root = write_towns(tmp_path_factory.mktemp("text") / "towns")
-    return parse_competition(towns_toml(root, n_models=3, epochs=50, metrics=METRICS))
+    return parse_competition(towns_toml(root, n_models=4, epochs=50, metrics=METRICS))
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_evaluation_repeats_to_the_bit_and_refuses_infinite_losses(split: Path) 
 
 def test_preparing_twice_gives_the_same_files(tmp_path: Path) -> None:
     root = write_towns(tmp_path / "towns")
-    competition = parse_competition(towns_toml(root, n_models=2, epochs=2, metrics=METRICS))
+    competition = parse_competition(towns_toml(root, n_models=4, epochs=2, metrics=METRICS))
     first, second = (prepare_split(competition, "public", tmp_path / name) for name in ("first", "second"))
     again = prepare_split(competition, "public", tmp_path / "first")
     files = [{path: record.sha256 for path, record in made.files.items()} for made in (first, second, again)]
@@ -132,7 +132,7 @@ def test_preparing_twice_gives_the_same_files(tmp_path: Path) -> None:
 
 def test_shards_are_made_where_the_data_are_not(tmp_path: Path) -> None:
     root = write_towns(tmp_path / "towns")
-    toml = towns_toml(root, n_models=2, epochs=1, metrics=METRICS).replace(
+    toml = towns_toml(root, n_models=4, epochs=1, metrics=METRICS).replace(
         "[splits]", "min_train_accuracy = 0.001\n[splits]"
     )
     few, split_dir = parse_competition(toml), tmp_path / "split"

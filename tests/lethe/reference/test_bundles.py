@@ -106,7 +106,7 @@ def test_checkpoints_come_along_when_asked(prepared: Path, tmp_path: Path) -> No
 
 
 def test_levels_that_are_left_out_stay_behind(make_competition, tmp_path: Path) -> None:
-    prepare_split(make_competition(n_models=2, report={"capture": 2}), "public", tmp_path / "split")
+    prepare_split(make_competition(n_models=4, report={"capture": 2}), "public", tmp_path / "split")
     export_split(tmp_path / "split", tmp_path / "less.zip", licence="CC0-1.0", leave_out=(2,))
     split = lethe.Split.fetch(tmp_path / "less.zip", tmp_path / "got", any_signer=True)
     assert split.manifest.evaluation.capture == (1,)

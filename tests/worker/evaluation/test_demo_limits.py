@@ -19,7 +19,7 @@ from worker.preparation.retraining_time import measure_retraining_cost
 
 pytestmark = pytest.mark.slow
 
-DEMO = parse_competition(competition_file()).model_copy(update={"n_models": 2})
+DEMO = parse_competition(competition_file()).model_copy(update={"n_models": 4})
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("trusted_network_source")
 @pytest.fixture(scope="module")
 def split(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run-evaluations") / "public"
-    prepare_split(competition(n_models=2), "public", out)
+    prepare_split(competition(n_models=4), "public", out)
     return out
 
 
@@ -57,7 +57,7 @@ def test_whole_numbers_stay_as_they_were_read(tmp_path: Path) -> None:
 def test_run_takes_integer_buffers_of_its_own_original(tmp_path: Path, overlapped: bool) -> None:
     network = {"name": "module", "options": {"source": OWN_ORDER}}
     split, path = tmp_path / "public", tmp_path / "original.safetensors"
-    prepare_split(competition(n_models=3, network=network, scoring={"setup": "reuse-n-n"}), "public", split)
+    prepare_split(competition(n_models=4, network=network, scoring={"setup": "reuse-n-n"}), "public", split)
     outputs: list[RunOutputs] = []
     with run_evaluations(SplitEvaluator.load(split), outputs, overlapped=overlapped) as evaluations:
         for run in range(3):

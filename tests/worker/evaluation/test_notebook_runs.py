@@ -21,7 +21,7 @@ from worker.evaluation.run_policy import run_policy
 @pytest.fixture(scope="module")
 def split(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("notebook-runs") / "public"
-    prepare_split(competition(n_models=2), "public", out)
+    prepare_split(competition(n_models=4), "public", out)
     return out
 
 

@@ -29,7 +29,7 @@ def storage(tmp_path: Path) -> Storage:
 @pytest.fixture
 def split_dir(storage: Storage) -> Path:
     folder = storage.local_folder(KEY)
-    prepare_split(competition(n_models=3, scoring={"setup": "reuse-n-n"}), "public", folder)
+    prepare_split(competition(n_models=4, scoring={"setup": "reuse-n-n"}), "public", folder)
     return folder
 
 
@@ -43,7 +43,7 @@ def context(storage: Storage, tmp_path: Path) -> Any:
 
 def new_shard(split_dir: Path, *, setup: str = "reuse-n-n", kind: ShardKind = ShardKind.RUNS) -> Any:
     return SimpleNamespace(
-        competition=competition(n_models=3, scoring={"setup": setup}),
+        competition=competition(n_models=4, scoring={"setup": setup}),
         kind=kind,
         split_key=KEY,
         manifest_sha256=sha256_of(split_dir / "manifest.json"),

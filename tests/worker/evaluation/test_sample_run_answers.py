@@ -34,7 +34,7 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A split of language models whose sample is there, and whose retrained models are not."""
     folder = tmp_path_factory.mktemp("text")
     out = folder / "split"
-    file = parse_competition(towns_toml(write_towns(folder / "towns"), n_models=2, epochs=20))
+    file = parse_competition(towns_toml(write_towns(folder / "towns"), n_models=4, epochs=20))
     begin_split(file, "public", out)
     return out
 
@@ -85,7 +85,7 @@ class Host:
 
 def shard() -> ClaimedShard:
     """Return the run on the sample of a submission."""
-    file = parse_competition(towns_toml("towns", n_models=2))
+    file = parse_competition(towns_toml("towns", n_models=4))
     return ClaimedShard(
         shard_id=1,
         attempt=1,

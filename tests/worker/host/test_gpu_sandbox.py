@@ -93,7 +93,7 @@ def unlearning(net, retain_loader, forget_loader, val_loader):
 @pytest.mark.gpu
 @pytest.mark.parametrize("isolation", ["process", "shard"])
 def test_gpu_runs_depend_on_their_seeds_alone(tmp_path: Path, isolation: str) -> None:
-    prepare_split(competition(n_models=2), "public", tmp_path / "split")
+    prepare_split(competition(n_models=4), "public", tmp_path / "split")
     stage = tmp_path / "stage" / "code"
     stage.mkdir(parents=True)
     (stage / "submission.py").write_text(textwrap.dedent(CODE))

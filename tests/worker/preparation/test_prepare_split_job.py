@@ -50,7 +50,7 @@ from worker.preparation.train_shard_job import make_shard
 CNN = {
     "network": {"name": "small_cnn", "options": {"widths": [4]}},
     "training": {"epochs": 3, "augmentation": "flip", "min_train_accuracy": 0.01},
-    "n_models": 3,
+    "n_models": 4,
 }
 
 

@@ -12,8 +12,8 @@ exactly one error rate is zero: the original model with a single far run wins it
 * the epsilon of a judged half is that of the ratio for which its rule was chosen and may be negative. Their mean over
   HALVINGS permutations and both directions is cut off at 0: cutting each at 0 would add up the noise of the null.
 
-Why each of these: docs/decisions/0025-crossfit-score.md. Source: Lethe's own; rates and epsilon as in Triantafillou et
-al. 2024, sections 3.1.1 and A.13.
+Why each of these: docs/decisions/0013-crossfit-attacks.md. Source: Lethe's own; rates and epsilon as in Triantafillou
+et al. 2024, sections 3.1.1 and A.13.
 """
 
 from functools import partial
