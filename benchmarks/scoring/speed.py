@@ -57,9 +57,7 @@ def against_the_program() -> None:
     times = {family: seconds(scoring(u, r, family)) for family in AttackFamily}
     floor = seconds(partial(sort_both, u, r))
     literal = [literal_epsilon(u[:, s], r[:, s]) for s in range(N_LITERAL)]
-    equal = literal == per_example_epsilon(
-        u[:, :N_LITERAL], r[:, :N_LITERAL], attacks=AttackFamily.REFERENCE
-    ).tolist()
+    equal = literal == per_example_epsilon(u[:, :N_LITERAL], r[:, :N_LITERAL], attacks=AttackFamily.REFERENCE).tolist()
     program = seconds(partial(literal_epsilon, u[:, 0], r[:, 0]), repeats=3) * N_EXAMPLES
     chunked = seconds(partial(literal_epsilon, u[:, 0], r[:, 0], chunk=10), repeats=3) * N_EXAMPLES
     print(f"N = {N_MODELS}, S = {N_EXAMPLES}, {torch.get_num_threads()} torch threads")

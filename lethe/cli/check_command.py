@@ -14,6 +14,7 @@ from lethe.cli.kit_commands import unpack_kit
 from lethe.cli.operator_packages import operator_packages
 from lethe.cli.output import console, notes, print_facts, print_json, print_notes
 from lethe.cli.overall_progress import OverallProgress
+from lethe.competition.kit_models import MIN_FOR_A_SHARE
 from lethe.errors import InvalidInput
 from lethe.runtime.sent_names import name_as_sent
 from lethe.submission.failure_place import place_beside
@@ -35,8 +36,16 @@ def check(
     file: Annotated[Path, typer.Argument(help="A .py, .ipynb or .zip file.", exists=True, dir_okay=False)],
     *,
     runs: Annotated[
-        int, typer.Option("--runs", "-n", min=1, max=512, help="Number of runs; 3 or more for a score.")
-    ] = 4,
+        int | None,
+        typer.Option(
+            "--runs",
+            "-n",
+            min=1,
+            max=512,
+            help="Number of runs; 4 or more for a score, 16 for a share of the oracle. Default: half of the kit's "
+            "retrained models, at most 16.",
+        ),
+    ] = None,
     kit: Annotated[
         Path | None,
         typer.Option("--kit", help="The starter kit's folder. Default: the current one, else the kit is downloaded."),
@@ -55,12 +64,13 @@ def check(
     from lethe.evaluation.local_check import Kit
 
     found = Kit.at(_kit_folder(server, kit))
+    wanted = found.default_runs if runs is None else runs
     with OverallProgress({"runs": 1.0}, quiet=server.as_json) as bar:
 
         def on_run(done: int) -> None:
-            bar.show("runs", done / runs, f"{done} of {runs} runs on the public sample")
+            bar.show("runs", done / wanted, f"{done} of {wanted} runs on the public sample")
 
-        checked = _check(file, found, sandbox, runs=runs, on_run=on_run)
+        checked = _check(file, found, sandbox, runs=wanted, on_run=on_run)
     facts = checked.as_json(found)
     if server.as_json:
         print_json(facts | {"log": checked.log})
@@ -115,7 +125,7 @@ def _print(checked: "Checked", kit: "Kit", facts: dict[str, Any], *, show_log: b
             ("memory", f"{facts['peak_memory_mib']:.0f} of {kit.limits.memory_mib} MiB"),
             ("accuracy on retain", _rate(facts["retain_accuracy"])),
             ("on validation", _rate(facts["validation_accuracy"])),
-            ("score, an ESTIMATE", _rate(facts["score_estimate"])),
+            ("score, an ESTIMATE", _rate_between(facts["score_estimate"], facts["score_interval"])),
             ("the oracle, likewise", _rate(facts["oracle_estimate"])),
         )
     )
@@ -150,18 +160,25 @@ def how_good(facts: dict[str, Any]) -> str:
     """Return how far the estimated score can be trusted."""
     n, oracle = facts["estimated_from"], facts["oracle_estimate"]
     start = f"Estimated from {n} models on the public sample"
-    if oracle is None:
-        return f"{start}, which is too small to say what the oracle would reach; the hidden splits decide."
-    if oracle <= 0:
+    if facts["share_of_oracle"] is not None:
+        low, high = facts["share_interval"]
+        share = f"{facts['share_of_oracle']:.0%} ({low:.0%} to {high:.0%}) of what the oracle reaches with as many"
+        return f"{start}: {share}; the hidden splits decide."
+    if oracle is not None and oracle <= 0:
         return f"{start}, which says little: the oracle itself reaches nothing there; try more --runs."
-    share = facts["score_estimate"] / oracle
-    return f"{start}: {share:.0%} of what the oracle reaches with as many; the hidden splits decide."
+    if n < MIN_FOR_A_SHARE:
+        return f"{start}: too few to compare entries, which needs {MIN_FOR_A_SHARE}; the hidden splits decide."
+    return f"{start}: the kit has too few retrained models to say what the oracle reaches; the hidden splits decide."
 
 
 def _time(seconds: float | None, limit_s: float) -> str | None:
     if seconds is None:
         return None
     return f"{seconds:.2f} s on this machine; {limit_s:g} s are allowed on the server"
+
+
+def _rate_between(value: float | None, ends: tuple[float, float] | None) -> str | None:
+    return f"{value:.4f} (95 %: {ends[0]:.4f} to {ends[1]:.4f})" if value is not None and ends else _rate(value)
 
 
 def _rate(value: float | None) -> str | None:

@@ -150,7 +150,7 @@ def tune(
         typer.Option("--budget-epochs", min=0.0, help="Work of all trials, in epochs of training; then none begins."),
     ] = None,
     runs: Annotated[
-        int, typer.Option("--runs", "-n", min=2, max=1024, help="Models to unlearn in a trial that stays to the end.")
+        int, typer.Option("--runs", "-n", min=4, max=1024, help="Models to unlearn in a trial that stays to the end.")
     ] = 16,
     halvings: Annotated[
         int, typer.Option("--halvings", min=0, max=6, help="How often half of the trials is left with twice the runs.")

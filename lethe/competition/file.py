@@ -37,7 +37,7 @@ from lethe.competition.tasks_section import Combine, completed, said_once, wrong
 from lethe.competition.text_settings import require_text_settings
 from lethe.competition.timestamp import Timestamp
 from lethe.competition.workers_section import Workers
-from lethe.errors import InvalidCompetitionFile, list_violations
+from lethe.errors import InvalidCompetitionFile, Violation, list_violations
 from lethe.metrics.scoring.attacks.family import (
     DEFAULT_ATTACKS,
     DELTA,
@@ -188,6 +188,11 @@ class CompetitionFile(Section):
     combine: Combine = Combine()
 
     @property
+    def divides_too_few(self) -> bool:
+        """Whether its attacks fit on one half of the models and judge on the other, and there are too few for it."""
+        return self.scoring.attacks.divides_models and self.n_models < MIN_MODELS_DIVIDED
+
+    @property
     def evaluated(self) -> tuple["CompetitionFile", ...]:
         """The files that submissions are evaluated by: those of its tasks, or itself."""
         return self.tasks or (self,)
@@ -222,15 +227,6 @@ class CompetitionFile(Section):
                 raise ValueError(f"ranking.by: {name!r} {found}; allowed are {allowed}, each named there once")
             if name != SCORE:
                 require_metric_ranks(name)
-        return self
-
-    @model_validator(mode="after")
-    def _has_models_to_divide(self) -> Self:
-        if self.scoring.attacks.divides_models and self.n_models < MIN_MODELS_DIVIDED:
-            raise ValueError(
-                f"n_models: {self.scoring.attacks} attacks fit on one half of the models and judge on the other, so "
-                f"they need at least {MIN_MODELS_DIVIDED}, had {self.n_models}"
-            )
         return self
 
     @model_validator(mode="after")
@@ -326,10 +322,17 @@ def parse_competition(text: str, *, source: str = "competition file") -> Competi
     except ValidationError as error:
         named = {violation.field for violation in wrong}
         wrong += tuple(each for each in list_violations(error) if each.field not in named)
+    else:
+        wrong += tuple(_too_few_models(each) for each in file.evaluated if each.divides_too_few)
     if wrong:
         mistakes = tuple(with_suggestion(violation, CompetitionFile) for violation in said_once(wrong, data))
         raise InvalidCompetitionFile.from_violations(mistakes, source=source)
     return file
+
+
+def _too_few_models(file: CompetitionFile) -> Violation:
+    why = f"{file.scoring.attacks} attacks fit on one half of the models and judge on the other"
+    return Violation("n_models", f"must be at least {MIN_MODELS_DIVIDED}, since {why}", file.n_models)
 
 
 def _iso(moment: datetime) -> str:

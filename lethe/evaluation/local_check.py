@@ -17,7 +17,7 @@ from lethe.errors import InvalidInput, InvalidSubmission
 from lethe.evaluation.child_runs import ChildResult, ChildRuns
 from lethe.evaluation.evaluators import sample_evaluator
 from lethe.evaluation.inference import NonFiniteOutputs
-from lethe.evaluation.sample_scores import SampleScores, score_on_sample
+from lethe.evaluation.sample_scores import SampleScores, runs_for_a_share, score_on_sample
 from lethe.evaluation.shard_outputs import RunOutputs
 from lethe.runtime.sent_names import log_as_sent, name_as_sent, warnings_in
 from lethe.submission.package import Package, load_package
@@ -47,6 +47,11 @@ class Kit:
         if not path.is_file():
             raise InvalidInput(f"{folder} is not a starter kit: it has no data/kit.json; `lethe init` makes one")
         return cls(data=folder / "data", about=json.loads(path.read_text(encoding="utf-8")))
+
+    @property
+    def default_runs(self) -> int:
+        """As many runs as a share of the oracle needs, or as the kit's retrained models allow."""
+        return runs_for_a_share(self.data)
 
     @property
     def limits(self) -> Limits:
@@ -106,8 +111,11 @@ class Checked:
             "retain_accuracy": float(np.mean([o.retain_accuracy for o in self.outputs])) if self.outputs else None,
             "validation_accuracy": float(np.mean([o.test_accuracy for o in self.outputs])) if self.outputs else None,
             "score_estimate": self.scores and self.scores.estimate,
+            "score_interval": self.scores and self.scores.interval,
             "oracle_estimate": self.scores and self.scores.oracle,
-            "estimated_from": len(self.outputs) if self.scores else None,
+            "share_of_oracle": self.scores and self.scores.share,
+            "share_interval": self.scores and self.scores.share_interval,
+            "estimated_from": self.scores and self.scores.n_models,
             "explanation": self.scores.explanation.as_json() if self.scores and self.scores.explanation else None,
             "warnings": warnings_in(self.log),
             "sandbox": self.sandbox,

@@ -10,12 +10,16 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from lethe.competition.file import Scoring
+from lethe.competition.kit_models import MIN_FOR_A_SHARE
 from lethe.evaluation.competition_score import score_outputs
 from lethe.evaluation.shard_outputs import RunOutputs, model_outputs
+from lethe.metrics.scoring.calibration import calibrate
 from lethe.metrics.scoring.explanation import Explanation, ScoreParts, explain, score_parts
-from lethe.metrics.scoring.score import ModelOutputs
+from lethe.metrics.scoring.resampling import Interval
+from lethe.metrics.scoring.score import ModelOutputs, Score
 
-FEWEST_FOR_A_SCORE = 3
+MIN_FOR_A_SCORE = 4
+RESAMPLES = 100
 RETRAINED, FINETUNED = "retrained_outputs.safetensors", "finetuned_outputs.safetensors"
 LAST_CHECK = "last_check.json"  # the entry before, beside the sample
 STORED_PARTS = TypeAdapter(ScoreParts)
@@ -23,10 +27,18 @@ STORED_PARTS = TypeAdapter(ScoreParts)
 
 @dataclass(frozen=True)
 class SampleScores:
-    """The estimate, exact retraining's from as many models (None where the kit has too few), and what it is made of."""
+    """The estimate, exact retraining's from as many models (None where the kit has too few), and what it is made of.
 
+    interval: 95 %, None with fewer than 8 models. share, share_interval: of the oracle; None with fewer than
+    MIN_FOR_A_SHARE models, which do not put entries into the order that the server finds.
+    """
+
+    n_models: int
     estimate: float
+    interval: Interval | None
     oracle: float | None
+    share: float | None
+    share_interval: Interval | None
     explanation: Explanation | None
 
 
@@ -37,25 +49,40 @@ def score_on_sample(outputs: Sequence[RunOutputs], data: Path, *, scoring: Scori
     """
     retrained = model_outputs(data / RETRAINED)
     n = min(len(outputs), len(retrained.confidences))
-    if n < FEWEST_FOR_A_SCORE or retrained.retain_accuracy is None or retrained.test_accuracy is None:
+    if n < MIN_FOR_A_SCORE or retrained.retain_accuracy is None or retrained.test_accuracy is None:
         return None
     unlearned = ModelOutputs(
         np.stack([output.confidences for output in outputs[:n]]),
         np.array([output.retain_accuracy for output in outputs[:n]]),
         np.array([output.test_accuracy for output in outputs[:n]]),
     )
-    scoring = scoring.model_copy(update={"bootstrap_resamples": 0})
+    scoring = scoring.model_copy(update={"bootstrap_resamples": RESAMPLES})
     first = _part(retrained, 0, n)
-    estimate, own = _scored(unlearned, first, scoring)
+    found, own = _scored(unlearned, first, scoring)
     has_oracle = len(retrained.confidences) >= 2 * n
     oracle, oracle_parts = _scored(_part(retrained, n, 2 * n), first, scoring) if has_oracle else (None, None)
-    if own is None:
-        return SampleScores(estimate, oracle, None)
+    placed = None
+    if oracle is not None and oracle.headline > 0 and n >= MIN_FOR_A_SHARE:
+        placed = calibrate(found, oracle)
     others = {"the check before": _take_last(data / LAST_CHECK, n)}
     if (data / FINETUNED).is_file():
         others["fine-tuning"] = _scored(_part(model_outputs(data / FINETUNED), 0, n), first, scoring)[1]
-    _keep(data / LAST_CHECK, n, own)
-    return SampleScores(estimate, oracle, explain(own, oracle=oracle_parts, others=others))
+    if own is not None:
+        _keep(data / LAST_CHECK, n, own)
+    return SampleScores(
+        n_models=n,
+        estimate=found.headline,
+        interval=found.interval,
+        oracle=None if oracle is None else oracle.headline,
+        share=None if placed is None else placed.fraction,
+        share_interval=None if placed is None else placed.interval,
+        explanation=None if own is None else explain(own, oracle=oracle_parts, others=others),
+    )
+
+
+def runs_for_a_share(data: Path) -> int:
+    """Return how many runs to compare with as many retrained models and an oracle of as many, from those of a kit."""
+    return min(MIN_FOR_A_SHARE, len(model_outputs(data / RETRAINED).confidences) // 2)
 
 
 def _part(outputs: ModelOutputs, begin: int, end: int) -> ModelOutputs:
@@ -67,9 +94,9 @@ def _part(outputs: ModelOutputs, begin: int, end: int) -> ModelOutputs:
     )
 
 
-def _scored(unlearned: ModelOutputs, retrained: ModelOutputs, scoring: Scoring) -> tuple[float, ScoreParts | None]:
+def _scored(unlearned: ModelOutputs, retrained: ModelOutputs, scoring: Scoring) -> tuple[Score, ScoreParts | None]:
     found = score_outputs(unlearned, retrained, scoring=scoring)
-    return found.headline, score_parts(found, unlearned, retrained)
+    return found, score_parts(found, unlearned, retrained)
 
 
 def _take_last(path: Path, n_models: int) -> ScoreParts | None:

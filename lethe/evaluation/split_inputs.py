@@ -24,6 +24,7 @@ from lethe.evaluation.model_outputs import (
     read_stored_outputs,
 )
 from lethe.metrics import Inputs, Side
+from lethe.metrics.scoring.attacks.family import MIN_MODELS_DIVIDED
 from lethe.metrics.scoring.epsilon import per_example_epsilon
 
 Arrays = dict[str, NDArray[Any]]
@@ -64,7 +65,7 @@ def split_inputs(
         "original": _stored(split_dir / ORIGINAL_OUTPUTS),
     }
     with_epsilon = {
-        name: None if arrays is None else arrays | {"epsilon": _epsilon(arrays, retrained, scored_by, attack_seed)}
+        name: None if arrays is None else arrays | _epsilon(arrays, retrained, scored_by, attack_seed)
         for name, arrays in sides.items()
     }
     further = read_probed_references(split_dir) if PROBED_REFERENCES in manifest.files else {}
@@ -91,7 +92,7 @@ def with_unlearned(
     retrained = {"confidences": references.array(Side.RETRAINED, "confidences")}
     arrays = dict(unlearned)
     epsilon = _epsilon(arrays, retrained, scored_by, attack_seed)
-    return references.with_unlearned(arrays | {"epsilon": epsilon} | dict(probed or {}))
+    return references.with_unlearned(arrays | epsilon | dict(probed or {}))
 
 
 def reference_inputs(split_dir: Path) -> Inputs:
@@ -103,17 +104,19 @@ def reference_inputs(split_dir: Path) -> Inputs:
     return Inputs(retrained=retrained, oracle=oracle, original=original, shared={})
 
 
-def _epsilon(arrays: Arrays, retrained: Arrays, scored_by: Scoring, attack_seed: int) -> NDArray[np.float64]:
-    """Return the epsilon of each forget example; one model stands for as many copies as there are retrained ones.
+def _epsilon(arrays: Arrays, retrained: Arrays, scored_by: Scoring, attack_seed: int) -> Arrays:
+    """Return the array `epsilon` of the forget examples; one model stands for as many copies as there are retrained.
 
-    Where one side has more models than the other, its first ones are compared.
+    Where one side has more models than the other, its first ones are compared; too few to divide have no epsilon.
     """
     models = retrained["confidences"]
     confidences = arrays["confidences"]
     if len(confidences) == 1:
         confidences = np.repeat(confidences, len(models), axis=0)
     n_models = min(len(models), len(confidences))
-    return per_example_epsilon(
+    if scored_by.attacks.divides_models and n_models < MIN_MODELS_DIVIDED:
+        return {}
+    epsilon = per_example_epsilon(
         confidences[:n_models],
         models[:n_models],
         attacks=scored_by.attacks,
@@ -121,6 +124,7 @@ def _epsilon(arrays: Arrays, retrained: Arrays, scored_by: Scoring, attack_seed:
         cap=scored_by.epsilon_cap,
         seed=OFFLINE_SEED if scored_by.attacks.is_published else attack_seed,
     )
+    return {"epsilon": epsilon}
 
 
 def _stored(path: Path) -> Arrays | None:

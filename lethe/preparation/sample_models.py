@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from lethe.competition.file import CompetitionFile
+from lethe.competition.kit_models import kit_models
 from lethe.data.files import read_json, read_tensors
 from lethe.data.seeds import derive_seed
 from lethe.evaluation.evaluators import sample_evaluator
@@ -16,9 +17,6 @@ from lethe.preparation.task_kinds import task_preparation
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from lethe.training.trainer import Job, State, train_model
 
-MODELS = 8
-MODELS_OF_SMALL_NETWORKS = 32
-SMALL_NETWORK_BYTES = 4 << 20
 CHECKPOINT_BYTES = 32 << 20  # of all checkpoints in a kit together; one is there in any case
 
 
@@ -45,7 +43,7 @@ def retrain_on_sample(sample_dir: Path, competition: CompetitionFile, *, device:
     n_kept = max(1, CHECKPOINT_BYTES // n_bytes)
     outputs: list[RunOutputs] = []
     states: list[State] = []
-    for index in range(MODELS_OF_SMALL_NETWORKS if n_bytes <= SMALL_NETWORK_BYTES else MODELS):
+    for index in range(kit_models(competition.n_models, network_bytes=n_bytes)):
         state = {
             name: value.cpu() for name, value in train_model(job, derive_seed(competition.slug, "kit", index)).items()
         }

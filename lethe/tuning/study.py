@@ -45,8 +45,8 @@ class SearchPlan:
 
 
 def runs_at(rung: int, *, runs: int, halvings: int) -> int:
-    """Return how many of `runs` a trial has after so many halvings, at least 2."""
-    return min(runs, max(2, -(-runs >> (halvings - rung))))
+    """Return how many of `runs` a trial has after so many halvings, at least 4: what the default score divides."""
+    return min(runs, max(4, -(-runs >> (halvings - rung))))
 
 
 class _Part(BaseModel):

@@ -21,7 +21,7 @@ from kit.scoring.explanation import explain, score_parts
 from kit.scoring.score import ModelOutputs, score
 
 DATA = Path(__file__).parent.parent / "data"
-FEWEST = 3  # models on each side below which nothing can be said
+FEWEST = 4  # models on each side below which nothing can be said
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Estimate:
         return "\n".join(lines)
 
 
-def estimate(unlearning, *, runs=4, style="dict"):
+def estimate(unlearning, *, runs=16, style="dict"):
     """Return the estimate for a function `unlearning(net, retain, forget, validation)`."""
     data = load_data(DATA)
     about = json.loads((DATA / "kit.json").read_text())

@@ -30,6 +30,7 @@ from lethe.metrics.scoring.samples import resampled, sort_samples
 
 FEWEST_RESAMPLES = 20
 FEWEST_MODELS = 8
+Interval = tuple[float, float]
 NORMAL_QUANTILE_95 = 1.959963984540054
 
 

@@ -187,7 +187,7 @@ def test_kept_weights_are_probed_beside_the_references(finished, tmp_path):
     shutil.copy(path.parent / "tiny_competition.toml", tmp_path)
     kept = 'keep_weights = 2\nmethods = ["original", { method = "finetune", LR = 0.05 }]'
     text = path.read_text().replace('"accuracy_gap"', '"weight_distance", "relearn_time"')
-    (tmp_path / "benchmark.toml").write_text(re.sub("methods = .*", kept, text).replace("n_models = 4", "n_models = 4"))
+    (tmp_path / "benchmark.toml").write_text(re.sub("methods = .*", kept, text).replace("n_models = 4", "n_models = 2"))
     execute(tmp_path / "benchmark.toml", tmp_path / "out")
     plan, folder = read_plan(tmp_path / "benchmark.toml"), BenchmarkFolder(tmp_path / "out")
     found = collect(plan, folder)["cells"]["tiny"]

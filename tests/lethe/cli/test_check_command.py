@@ -45,7 +45,7 @@ def kit(prepared: Path, tmp_path: Path) -> Path:
 def check(kit: Path, code: str, *options: str) -> tuple[int, str]:
     path = kit / "my idea.py"
     path.write_text(code)
-    words = ["check", str(path), "--kit", str(kit), "--sandbox", "none", "--runs", "3", *options]
+    words = ["check", str(path), "--kit", str(kit), "--sandbox", "none", "--runs", "4", *options]
     done = RUNNER.invoke(build_app(), words)
     return done.exit_code, done.stdout
 
@@ -70,8 +70,9 @@ def test_failure_names_the_participant_s_own_file(kit: Path) -> None:
 def test_estimate_stands_beside_that_of_exact_retraining(kit: Path) -> None:
     assert "ESTIMATE" in check(kit, SIGNATURE + "    return None\n")[1]
     facts = json.loads(check(kit, SIGNATURE + "    return None\n", "--json")[1])
-    assert facts["estimated_from"] == 3
+    assert facts["estimated_from"] == 4
     assert facts["oracle_estimate"] is not None
+    assert facts["share_of_oracle"] is None, "four models put entries into the wrong order"
     few = json.loads(check(kit, SIGNATURE + "    return None\n", "--runs", "5", "--json")[1])
     assert few["oracle_estimate"] is None, "eight retrained models make no two sets of five"
 
@@ -107,8 +108,14 @@ def test_long_log_keeps_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("oracle", "expected"), [(0.2, "50% of what the oracle"), (None, "too small"), (0.0, "try more --runs")]
+    ("n", "oracle", "share", "expected"),
+    [
+        (16, 0.9, 0.5, "50% (40% to 60%) of what the oracle"),
+        (4, 0.9, None, "too few to compare entries, which needs 16"),
+        (16, None, None, "too few retrained models"),
+        (16, 0.0, None, "try more --runs"),
+    ],
 )
-def test_quality_of_an_estimate_is_told(oracle: float | None, expected: str) -> None:
-    facts = {"estimated_from": 4, "score_estimate": 0.1, "oracle_estimate": oracle}
+def test_quality_of_an_estimate_is_told(n: int, oracle: float | None, share: float | None, expected: str) -> None:
+    facts = {"estimated_from": n, "oracle_estimate": oracle, "share_of_oracle": share, "share_interval": (0.4, 0.6)}
     assert expected in how_good(facts)
