@@ -78,17 +78,17 @@ def test_first_trial_has_the_files_own_constants(split, quick, tmp_path):
 
 def test_half_of_the_trials_gets_twice_the_runs_and_the_best_fresh_ones(split, quick, tmp_path):
     process = MadeUpRuns()
-    study = search(split, tmp_path / "s.json", process=process)
+    study = search(split, tmp_path / "s.json", process=process, runs=16)
     working = [trial for trial in study.trials if not trial.failure]
     runs = sorted((trial.scores[-1].runs for trial in working), reverse=True)
     half = -(-len(working) // 2)
-    assert {score.runs for trial in working for score in trial.scores} == {2, 4, 8}
-    assert sum(count >= 4 for count in runs) == half
-    assert sum(count == 8 for count in runs) == -(-half // 2)
+    assert {score.runs for trial in working for score in trial.scores} == {4, 8, 16}
+    assert sum(count >= 8 for count in runs) == half
+    assert sum(count == 16 for count in runs) == -(-half // 2)
     finalists = [trial for trial in study.trials if trial.fresh]
     assert study.trials[0] in finalists
     assert study.best in finalists
-    assert all(trial.fresh.runs == 8 for trial in finalists)
+    assert all(trial.fresh.runs == 16 for trial in finalists)
     assert study.best.fresh.value == max(trial.fresh.value for trial in finalists)
     assert {seed for seed, _ in process.asked if seed >= FRESH_SEEDS} == {FRESH_SEEDS}
 
