@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from lethe.runtime.sent_names import WARNING
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from sandbox.anonymous_view import NeutralView, remove_left_views
 from sandbox.backends.base import Link, StartRequest
@@ -33,6 +34,7 @@ from sandbox.run_process import NOT_EXITED, RunProcess, start_process
 from sandbox.run_request import EntryPoint, RunRequest, RunResult, SandboxSpec
 from sandbox.supervisor import Observed
 from sandbox.verdict import Context, ExitFacts, KillReason, judge
+from sandbox.verdict_texts import UNCHANGED
 
 __all__ = ["EntryPoint", "Launcher", "RunPolicy", "RunRequest", "RunResult", "Sandbox", "SandboxSpec"]
 
@@ -238,8 +240,16 @@ class Sandbox:
             cpu_time_s=cpu_time_s,
             peak_memory_mib=observed.usage.peak_memory_mib or exited["max_rss_kib"] / 1024,
             log=observed.log,
+            notes=self._notes(request, weights),
             chosen=chosen,
         )
+
+    def _notes(self, request: RunRequest, weights: bytes | None) -> tuple[str, ...]:
+        """Return what the author is told of a run on the sample whose weights are the original's."""
+        if weights is None or request.kind != "sample":
+            return ()
+        original = request.original or self._spec.data_dir / ORIGINAL_MODEL
+        return (f"{WARNING} {UNCHANGED}",) if weights == original.read_bytes() else ()
 
     def _reader(self, request: RunRequest) -> FrameReader:
         if request.notebook is None:

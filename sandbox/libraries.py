@@ -1,20 +1,24 @@
-"""Which libraries a run can import, of those that are often asked for."""
+"""Which libraries a run can import, of those that are listed for submissions and that code imports by themselves."""
 
 from functools import cache
 from pathlib import Path
 
 ASKED_FOR = {
-    "torch": "torch",
-    "torchvision": "torchvision",
-    "numpy": "numpy",
-    "scipy": "scipy",
+    **{
+        name: name
+        for name in (
+            *("torch", "torchvision", "numpy", "scipy", "pandas", "matplotlib", "seaborn", "tqdm", "timm", "einops"),
+            *("torchmetrics", "lightning", "transformers", "tokenizers", "accelerate", "peft", "safetensors"),
+            *("sentencepiece", "albumentations", "numba", "networkx", "sympy", "joblib", "requests", "tabulate"),
+            *("omegaconf", "wandb", "ipywidgets", "regex", "rich", "psutil", "cloudpickle"),
+        )
+    },
     "sklearn": "scikit-learn",
-    "pandas": "pandas",
     "PIL": "pillow",
-    "matplotlib": "matplotlib",
-    "tqdm": "tqdm",
-    "timm": "timm",
-    "einops": "einops",
+    "cv2": "opencv-python-headless",
+    "yaml": "pyyaml",
+    "IPython": "ipython",
+    "pytorch_lightning": "pytorch-lightning",
 }
 
 

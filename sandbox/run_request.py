@@ -89,6 +89,7 @@ class RunResult:
     """How one run ended. `weights` is a checked safetensors file, present exactly if the outcome is "weights".
 
     A notebook's models have been handed on already: `chosen` are the slots that count, in the order of the runs.
+    notes: lines for the run's author beyond what it printed; none of a run on hidden data.
     """
 
     weights: bytes | None
@@ -99,3 +100,4 @@ class RunResult:
     peak_memory_mib: float
     log: bytes
     chosen: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -9,6 +9,10 @@ BESIDE_THE_CODE = (
     " The file was sent along and lies beside the code, not in the current folder: open it by "
     "`pathlib.Path(__file__).parent / {name!r}`."
 )
+UNCHANGED = (
+    "The weights that the run gave are the original model's, bit for bit. If it trained a copy (net = deepcopy(net)), "
+    "return that copy, or change the network that it is given."
+)
 SAMPLES = {  # how the loaders of the run gave batches
     "dict": " Batches are dicts here: batch['image'], batch['label'] (also `x, y = batch`). For (inputs, targets) "
     "pairs begin the entry file with the line `# lethe: samples = tuple`.",

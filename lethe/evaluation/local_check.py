@@ -174,6 +174,8 @@ def explain_failure(result: ChildResult) -> Failure:
     message = MESSAGES.get(error_class, f"The code raised {kind or 'an exception'}; the log has the traceback.")
     if module := fault.get("module"):
         message += f" The module {module!r} is not installed here."
+    if tensor := fault.get("detail", {}).get("tensor"):
+        message += f" The first is {tensor!r}: {fault['detail'].get('kind')}."
     return Failure(error_class, message, kind, str(fault.get("file", "")), int(fault.get("line", 0)))
 
 

@@ -182,7 +182,7 @@ def seed_everything(seed: int) -> None:
 def load_function(task: Task) -> tuple[Cells, Callable[..., Any]]:
     """Run the participant's file, or a notebook's cells, and return what ran and the entry point."""
     if task.file == NOTEBOOK:
-        cells = Cells(notebook_namespace(task), skips=True)
+        cells = Cells(notebook_namespace(task), skips=True, function_name=task.function)
         cells.run(cell_files(task))
     else:
         cells = _loaded_file(task)
@@ -215,7 +215,7 @@ def _loaded_file(task: Task) -> Cells:
         raise RunFault("no-entry-point")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # so that worker processes can find its classes
-    cells = Cells(module.__dict__, skips=True)
+    cells = Cells(module.__dict__, skips=True, function_name=task.function)
     cells.run([path])
     return cells
 

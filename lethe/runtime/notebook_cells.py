@@ -1,9 +1,10 @@
 """Runs a program's files in one namespace: a notebook's cells, or one file whose function is called afterwards.
 
 A program that only defines its function is run statement by statement. Of such a program a statement is skipped that
-fails because something is not here: the network, a file, a module, a GPU. What the statement would have set or changed
-is taken out of the namespace, with the files that it began to write, and whoever reads it gets an error that names the
-statement and its cause.
+fails because something is not here: the network, a file, a module, a GPU. Once the function is defined, any statement
+that fails is skipped, since it tries the function out. What the statement would have set or changed is taken out of the
+namespace, with the files that it began to write, and whoever reads it gets an error that names the statement and its
+cause.
 """
 
 import __future__
@@ -57,10 +58,14 @@ class Skipped:
 
 @dataclass
 class Cells:
-    """A namespace and what was run in it. skips: run statement by statement, and skip what cannot run here."""
+    """A namespace and what was run in it. skips: run statement by statement, and skip what cannot run here.
+
+    function_name: what is called afterwards. Once it is defined, any statement that fails is skipped.
+    """
 
     namespace: dict[str, Any]
     skips: bool = False
+    function_name: str = ""
     change: Change | None = None  # of each file's tree, before it is run
     tell: Callable[[str], None] = print
     missing: dict[str, Skipped] = field(default_factory=dict)
@@ -112,7 +117,8 @@ class Cells:
         """Remove from the namespace what the statement would have set. Raises the error if it is the program's own."""
         if isinstance(error, NameError):
             error = self.explained(error)
-        if not _is_about_what_is_not_here(error):
+        is_over = callable(self.namespace.get(self.function_name)) and not isinstance(error, MemoryError)
+        if not is_over and not _is_about_what_is_not_here(error):
             raise error
         cause = error.skipped.cause if isinstance(error, SkippedName) else f"{type(error).__name__}: {error}"[:300]
         skipped = Skipped(path.name, node.lineno, cause)

@@ -10,10 +10,12 @@ POSITIONAL = 4
 MOST_FOLLOWED = 8  # names, from one that stands for another
 METHOD = "run"
 KNOWN_EXTRAS = frozenset({"class_counts", "class_weights", "device", "param_names", "seed"})
+NEVER_LOADERS = frozenset({"seed", "device", "epochs", "lr"})  # words of names of other things
 
 # What says which of the four an argument is, by the order in which they come.
 ROLES = (("net", "network", "model"), ("retain", "remain"), ("forget",), ("val", "valid", "validation"))
 PLACES = ("first", "second", "third", "fourth")
+PASSED = ("the network", "the retain loader", "the forget loader", "the validation loader")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -247,10 +249,19 @@ def known_extras(
 
 
 def _check_order(function: Function, four: Sequence[ast.arg], signature: str) -> None:
-    """Raise NotCallable if the names of two arguments say that they come in another order; one may be chance."""
+    """Raise NotCallable if the names of two arguments say that they come in another order; one may be chance.
+
+    An extra among the four is none: what it is to be would be a loader.
+    """
     misplaced = []
     for place, argument in enumerate(four):
         words = argument.arg.lower().split("_")
+        if argument.arg in KNOWN_EXTRAS or not NEVER_LOADERS.isdisjoint(words):
+            raise NotCallable(
+                f"{function.name} takes {argument.arg} as its {PLACES[place]} argument, where {PASSED[place]} is"
+                f" passed: it is called as {signature}; put {argument.arg} behind the four",
+                function.lineno,
+            )
         roles = [role for role, names in enumerate(ROLES) if any(word in names for word in words)]
         if len(roles) == 1 and roles[0] != place:
             misplaced.append(f"{argument.arg} as its {PLACES[place]} argument")

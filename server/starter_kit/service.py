@@ -16,7 +16,10 @@ def kit_key(slug: str) -> str:
 def read_kit(storage: Storage, slug: str) -> bytes:
     """Return the kit's zip archive. Raises NotFound while there is none."""
     if not storage.exists(kit_key(slug)):
-        raise NotFound(f"{slug} has no starter kit yet; it is made once the public split is prepared")
+        raise NotFound(
+            f"{slug} has no starter kit yet; it is made with the public split. If that is ready, ask its organiser to"
+            " prepare it again"
+        )
     return storage.read(kit_key(slug))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lethe.submission.libraries import OLDER_SETS, PYTHON_OF_SETS
+from lethe.submission.libraries import LIBRARIES, OLDER_SETS, PYTHON_OF_SETS
 from sandbox import doctor, environments
 from sandbox.environments import find_environment, find_python, known_sets, missing_set
 from sandbox.errors import BackendUnavailable
@@ -65,3 +65,5 @@ def test_libraries_named_in_messages_are_those_of_the_folder(tmp_path: Path) -> 
     (tmp_path / "torch" / "__init__.py").touch()
     assert installed_libraries(tmp_path) == ("torch",)
     assert find_environment("", None).site.joinpath("torch").is_dir()
+    here = installed_libraries(find_environment("", None).site)
+    assert {"torch", "pandas", "transformers", "opencv-python-headless"} <= set(here) <= set(LIBRARIES)

@@ -10,6 +10,7 @@ import pytest
 from safetensors.torch import load
 
 from lethe.runtime.data_loaders import Style
+from lethe.runtime.sent_names import warnings_in
 from sandbox.errors import BackendUnavailable, InvalidRequest
 from sandbox.launcher import EntryPoint, Launcher, RunRequest, Sandbox, SandboxSpec
 from sandbox.verdict import Blame
@@ -154,6 +155,15 @@ def test_batches_in_the_other_form_are_named_with_the_line_that_chooses(
     message = submit(source, entry=EntryPoint(style=style), kind="sample").verdict.message
     assert f"`# lethe: samples = {'tuple' if style == 'dict' else 'dict'}`" in message
     assert "samples =" not in submit(source, entry=EntryPoint(style=style)).verdict.message
+
+
+def test_weights_that_stayed_the_originals_are_warned_of_on_the_sample(submit: Submit) -> None:
+    trained = GOOD.replace("    optimiser = torch", "    net = __import__('copy').deepcopy(net)\n    optimiser = torch")
+    for source, is_warned in ((trained, True), (NOTHING, True), (GOOD, False), (trained + "    return net\n", False)):
+        result = submit(source, kind="sample")
+        assert result.weights is not None
+        assert ("are the original model's, bit for bit" in "".join(warnings_in("".join(result.notes)))) == is_warned
+    assert submit(trained).notes == ()
 
 
 @pytest.mark.parametrize(

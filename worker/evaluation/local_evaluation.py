@@ -108,6 +108,7 @@ def _run_notebook(
 
 def _took(checked: Checked, result: RunResult) -> bool:
     checked.log += readable_log(result.log, max_chars=len(result.log))
+    checked.log += "".join(f"{note}\n" for note in result.notes)
     checked.peak_memory_mib = max(checked.peak_memory_mib, result.peak_memory_mib)
     if result.verdict.fault is Blame.HOST:
         raise HostFault(f"the sandbox failed: {result.facts.host_error}")

@@ -56,6 +56,7 @@ def raise_unless_good(result: RunResult, run: int, done: Done, *, keep_log: bool
     """Keep what a run printed where it is wanted or the run failed. Raises what `raise_fault` does."""
     if keep_log or result.verdict.fault is not Blame.NONE:
         done.logs.append((run, readable_log(result.log, max_chars=len(result.log))))
+        done.logs.extend((run, note) for note in result.notes)
     raise_fault(result.verdict, run, host_error=result.facts.host_error)
 
 

@@ -13,6 +13,7 @@ import torch
 from lethe.benchmark.cell_metrics import reference_scores
 from lethe.competition.file import CompetitionFile
 from lethe.competition.model_shards import ShardToMake
+from lethe.competition.run_limits import RetrainingCost
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets.roots import datasets_below
 from lethe.device.memory import memory_given_back
@@ -128,22 +129,19 @@ def _store(context: WorkerContext, work: SplitWork, exchange: SplitExchange, mad
         finish_split(made.manifest, exchange.folder)
         publish_manifest(context.storage, exchange.key, exchange.folder)
     exchange.clear()
-    if work.visibility == "public" and work.is_current:
-        _store_kit(context, work, made.prepared)
 
 
-def _store_kit(context: WorkerContext, work: SplitWork, prepared: PreparedSplit) -> None:
-    """Make the starter kit. Nothing waits for it, and the competition does not need it to run."""
-    exchange = open_split_exchange(context, work)
+def _store_kit(context: WorkerContext, work: SplitWork, folder: Path, *, retraining: RetrainingCost) -> None:
+    """Make the starter kit, before the split counts as prepared: who may submit finds it. It may fail alone."""
     try:
         with memory_given_back(torch.device(context.settings.worker_device)):
             store_kit(
                 context.storage,
-                exchange.folder,
+                folder,
                 work.competition,
                 url=context.settings.public_url,
-                retraining=prepared.retraining,
-                retrain=lambda: _sample_models(context.settings, exchange.folder, work.competition),
+                retraining=retraining,
+                retrain=lambda: _sample_models(context.settings, folder, work.competition),
             )
     except (AppError, OSError, ValueError) as error:
         log.warning("no starter kit", competition=work.competition.slug, error=str(error))
@@ -210,4 +208,6 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
         oracle=oracle_as_data(oracle, work.competition.ranking)
         | ({"references": reference_scores(folder, work.competition)} if levels else {}),
     )
+    if work.visibility == "public" and work.is_current:
+        _store_kit(context, work, folder, retraining=prepared.retraining)
     return _Made(prepared, manifest)

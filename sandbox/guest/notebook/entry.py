@@ -65,7 +65,7 @@ def run_program(
 
     has_own_original: the run starts from another model than the one in the folders.
     """
-    cells = Cells({}, skips=task.program == "defines", tell=report_plainly)
+    cells = Cells({}, skips=task.program == "defines", function_name=task.function, tell=report_plainly)
 
     def send(path: Path, pieces: Pieces, *, is_late: bool) -> NoReturn:  # noqa: ARG001 - late or not, it ends here
         if cells.skipped:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from sandbox.guest.notebook.files import SUFFIXES, stamp_of
+from sandbox.guest.notebook.files import has_suffix, stamp_of
 
 WRITING = os.O_WRONLY | os.O_RDWR
 
@@ -120,7 +120,7 @@ class Watch(threading.Thread):
             path, changes = arguments[1], True
         else:
             return
-        if changes and isinstance(path, str | bytes) and Path(os.fsdecode(path)).suffix in SUFFIXES:
+        if changes and isinstance(path, str | bytes) and has_suffix(Path(os.fsdecode(path))):
             self._opened = True
 
     def _look(self) -> None:

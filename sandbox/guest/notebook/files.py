@@ -19,7 +19,7 @@ from sandbox.guest.harness import write_all
 from sandbox.guest.notebook.checkpoints import Casts, NotTorchFile, cast_in_words, model_pieces, read_state_dict
 from sandbox.guest.notebook.frame_format import encode_checkpoint_head, encode_choice
 
-SUFFIXES = frozenset({".pth", ".pt", ".ckpt", ".pkl", ".bin", ".tar"})
+SUFFIXES = frozenset({".pth", ".pt", ".ckpt", ".pkl", ".bin", ".tar", ".th", ".model", ".weights"})
 USUAL_NAME = re.compile(r"unlearn.*\d", re.IGNORECASE)
 NUMBER = re.compile(r"\d+")
 ON_THE_WAY = re.compile(  # what training leaves before its end, or has before its beginning
@@ -70,7 +70,7 @@ class CheckpointTaker:
                 self.make_room()
 
     def is_ours(self, path: Path) -> bool:
-        return path.suffix in SUFFIXES and any(folder in path.parents for folder in self.folders)
+        return has_suffix(path) and any(folder in path.parents for folder in self.folders)
 
     def read(self, path: Path) -> None:
         """Keep a file that the notebook reads back. Raises RuntimeError if a note stands in its place."""
@@ -179,20 +179,25 @@ class CheckpointTaker:
         return model_files(self.folders)
 
 
+def has_suffix(path: Path) -> bool:
+    """Return whether a file may be a model, by how its name ends."""
+    return path.suffix.lower() in SUFFIXES
+
+
 def model_files(folders: Sequence[Path]) -> Iterator[Path]:
     """Yield the files that may be models, by their names."""
     for folder in folders:
         for base, _folders, names in os.walk(folder):
             for name in sorted(names):
                 path = Path(base, name)
-                if path.suffix in SUFFIXES and not name.startswith(".") and path.is_file():
+                if has_suffix(path) and not name.startswith(".") and path.is_file():
                     yield path
 
 
 def listed_files(members: Sequence[str], known: Sequence[Path]) -> list[Path]:
     """Return the files that an archive's members are, found by path and else by name among those that are known."""
     by_name = {path.name: path for path in known}
-    paths = [Path("/") / member for member in members if Path(member).suffix in SUFFIXES]
+    paths = [Path("/") / member for member in members if has_suffix(Path(member))]
     found = (path if path in by_name.values() or path.is_file() else by_name.get(path.name, path) for path in paths)
     return list(dict.fromkeys(found))
 

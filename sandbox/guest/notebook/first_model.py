@@ -23,9 +23,9 @@ from sandbox.guest.notebook.checkpoints import NoTensors, NotTorchFile, cast_in_
 from sandbox.guest.notebook.files import (
     NUMBER,
     ON_THE_WAY,
-    SUFFIXES,
     archive_members,
     choose,
+    has_suffix,
     is_usual,
     listed_files,
     model_files,
@@ -85,7 +85,7 @@ class FirstModel:
         """Look at a file that is complete."""
         with self.lock:
             self._seen[path] = stamp_of(path)
-            if path.suffix not in SUFFIXES:
+            if not has_suffix(path):
                 return
             if self._counts_at_once(path):
                 self._take(path)

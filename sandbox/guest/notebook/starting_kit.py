@@ -1,6 +1,7 @@
 """What the hosts' starting kit downloads, given from the competition's own data: CIFAR10, index files, weights.
 
-Its train set is the retain and the forget set, one after the other; its held-out set is the validation set.
+Its train set is the retain and the forget set, one after the other. Its held-out set is made of the validation set and
+twice as long as the forget set, because the kit compares one half of it with the forget set, example by example.
 """
 
 import importlib
@@ -50,9 +51,11 @@ def _replace_dataset(data: GuestData) -> None:
     ) -> None:
         torchvision.datasets.VisionDataset.__init__(self, root, transform=transform, target_transform=target_transform)
         sets = [data.retain.stored, data.forget.stored] if train else [data.validation.stored]
+        n = sum(len(part.labels) for part in sets)
+        index = torch.arange(n if train else 2 * len(data.forget)) % n
         self.train = train
-        self.data = torch.cat([part.images for part in sets]).permute(0, 2, 3, 1).contiguous().numpy()
-        self.targets = torch.cat([part.labels for part in sets]).tolist()
+        self.data = torch.cat([part.images for part in sets])[index].permute(0, 2, 3, 1).contiguous().numpy()
+        self.targets = torch.cat([part.labels for part in sets])[index].tolist()
         self.classes = [str(number) for number in range(data.network["n_classes"])]
         self.class_to_idx = {name: number for number, name in enumerate(self.classes)}
 

@@ -127,3 +127,25 @@ def test_arguments_of_other_names_are_taken_by_their_places(four: str) -> None:
 )
 def test_the_form_of_samples_is_read_from_the_loops(code: str, style: str) -> None:
     assert sample_style([ast.parse(code)]) == style
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place", "passed"),
+    [
+        ("net, seed, device, datasets", "seed as its second", "the retain loader"),
+        ("net, retain, forget, device", "device as its fourth", "the validation loader"),
+        ("net, retain, class_weights, val", "class_weights as its third", "the forget loader"),
+        ("net, retain, forget, random_seed=0", "random_seed as its fourth", "the validation loader"),
+        ("param_names, retain, forget, val", "param_names as its first", "the network"),
+        ("net, n_epochs, lr, loaders", "n_epochs as its second", "the retain loader"),
+    ],
+)
+def test_an_extra_among_the_four_is_refused_with_what_is_passed_there(arguments: str, place: str, passed: str) -> None:
+    codes = (
+        f"def unlearning({arguments}): pass\n",
+        f"def f({arguments}): pass\nunlearning = f\n",
+        f"class A:\n    def __call__(self, {arguments}): pass\nunlearning = A()\n",
+    )
+    for code in codes:
+        with pytest.raises(NotCallable, match=f"{place} argument, where {passed} is passed"):
+            find(code)

@@ -377,7 +377,7 @@ def saves(path: str, *, by: int) -> str:
         "print('unlearn everything, see unlearn_7.pth and unlearned_checkpoint_7.pth')",
     ],
 )
-@pytest.mark.parametrize("name", ["model_{i}.pth", "net{i}.pt", "runs/{i}.pth"])
+@pytest.mark.parametrize("name", ["model_{i}.pth", "net{i}.PT", "runs/{i}.weights"])
 def test_words_of_the_text_do_not_decide_which_file_counts(
     notebooks: Notebooks, split: Path, text: str, name: str
 ) -> None:

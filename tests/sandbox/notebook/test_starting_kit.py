@@ -46,7 +46,8 @@ DATA = """
         real = torchvision.io.decode_png(torchvision.io.read_file(picture))
         assert torch.equal(served, real) and served.stride() == real.stride()
     assert (np.array(Image.open(picture)) == served.permute(1, 2, 0).numpy()).all()
-    assert len(retain_set) == 60 and len(forget_set) == 30 and len(held_out) == 40
+    assert len(retain_set) == 60 and len(forget_set) == 30 and len(held_out) == 60
+    assert len(test_set) == len(forget_set)
 """
 MODEL = """
     fetch('weights_resnet18_cifar10.pth')
@@ -92,6 +93,25 @@ def test_the_kit_runs_to_its_function(kit: Notebooks) -> None:
     assert "CIFAR10, forget_idx.npy, weights_resnet18_cifar10.pth: given from this competition's data" in ended.log
     original = (kit.split / "original_model.safetensors").read_bytes()
     assert not load(original)["fc.bias"].equal(load(ended.result.weights)["fc.bias"])
+
+
+TRIES = """
+    ft_model = unlearning(model, retain_loader, None, None)
+    losses = [len(test_set), len(retain_set)]
+    assert losses[0] == losses[1], 'as many test losses as forget losses'
+    best = {}['epoch 3']
+"""
+
+
+def test_what_fails_after_the_function_is_skipped_unless_it_is_needed(kit: Notebooks) -> None:
+    ended = kit.program(DATA, MODEL, FUNCTION, TRIES, program="defines", style="tuple")
+    assert ended.result.weights is not None, ended.log
+    assert "skipped: cell-05.py, line 4 failed with AssertionError: as many test losses" in ended.log
+    ended = kit.program(
+        DATA, MODEL, FUNCTION + "\n    def unlearning(a, b, c, d): print(best)", TRIES, program="defines"
+    )
+    assert ended.error_class == "skipped-name"
+    assert "'best' was not set: cell-05.py, line 5 failed with KeyError" in ended.result.verdict.message
 
 
 def test_a_function_that_reads_what_the_kit_cannot_download_names_the_line(kit: Notebooks) -> None:

@@ -185,8 +185,20 @@ def test_a_starter_kits_models_leave_nothing_on_the_device(
     monkeypatch.setattr(prepare_split_job, "store_kit", kit)
     monkeypatch.setattr(prepare_split_job, "memory_given_back", given_back)
     work = SimpleNamespace(competition=competition(), visibility="public", version=1)
-    prepare_split_job._store_kit(host(), work, SimpleNamespace(retraining=RetrainingCost(1.0)))  # type: ignore[arg-type]
+    prepare_split_job._store_kit(host(), work, Path("split"), retraining=RetrainingCost(1.0))  # type: ignore[arg-type]
     assert said == ["kit", "cpu given back"]
+
+
+def test_the_starter_kit_is_there_before_the_split_counts_as_prepared(
+    database: Database, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split_id = begin(database, competition())
+    states: list[SplitState] = []
+    monkeypatch.setattr(prepare_split_job, "store_kit", lambda *_, **__: states.append(get_split(database).state))
+    monkeypatch.setattr(prepare_split_job, "begin_split", begin_split)
+    assert prepare_split_job.prepare(host(), split_id)
+    assert states == [SplitState.PREPARING]
+    assert get_split(database).state == SplitState.READY
 
 
 def test_preparer_that_comes_back_changes_nothing(
