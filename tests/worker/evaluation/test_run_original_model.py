@@ -10,6 +10,7 @@ from safetensors.torch import load
 from lethe.data.errors import DamagedSplit
 from lethe.data.files import read_tensors, sha256_of
 from lethe.preparation.prepare import prepare_split
+from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from server.models.evaluation import ShardKind
 from server.storage import Storage
 from tests.lethe.conftest import competition
@@ -67,10 +68,20 @@ def test_it_is_removed_when_the_run_fails(context: Any, split_dir: Path) -> None
     assert list(context.stage_dir.iterdir()) == []
 
 
-@pytest.mark.parametrize("case", [{"setup": "reuse-n-1"}, {"kind": ShardKind.SMOKE}], ids=["reuse-n-1", "smoke"])
-def test_nothing_is_handed_over_where_all_runs_share_one(context: Any, split_dir: Path, case: dict[str, Any]) -> None:
-    with own_original(context, new_shard(split_dir, **case), split_dir, run=1) as path:
+def test_nothing_is_handed_over_where_all_runs_share_one(context: Any, split_dir: Path) -> None:
+    with own_original(context, new_shard(split_dir, setup="reuse-n-1"), split_dir, run=1) as path:
         assert path is None
+    assert list(context.stage_dir.iterdir()) == []
+
+
+def test_a_smoke_run_gets_the_samples_original_as_runs_get_theirs(context: Any, split_dir: Path) -> None:
+    (split_dir / "sample").mkdir(exist_ok=True)
+    sample = split_dir / "sample" / ORIGINAL_MODEL
+    sample.write_bytes(b"the sample's")
+    with own_original(context, new_shard(split_dir, kind=ShardKind.SMOKE), split_dir, run=0) as path:
+        assert path is not None
+        assert path.parent == context.stage_dir
+        assert path.read_bytes() == b"the sample's"
     assert list(context.stage_dir.iterdir()) == []
 
 
