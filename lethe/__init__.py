@@ -10,7 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 _NAMES = {  # `__init__.pyi` gives their types
     "Evaluation": "api.evaluation",

@@ -12,6 +12,7 @@ import numpy as np
 
 from lethe.competition.file import Scoring
 from lethe.competition.limits_section import Limits
+from lethe.competition.stored_document import read_stored
 from lethe.competition.submissions_section import Submissions
 from lethe.errors import InvalidInput, InvalidSubmission
 from lethe.evaluation.child_runs import ChildResult, ChildRuns
@@ -55,11 +56,11 @@ class Kit:
 
     @property
     def limits(self) -> Limits:
-        return Limits.model_validate(self.about["limits"])
+        return read_stored(Limits, self.about["limits"])
 
     @property
     def submissions(self) -> Submissions:
-        return Submissions.model_validate(self.about["submissions"])
+        return read_stored(Submissions, self.about["submissions"])
 
 
 @dataclass(frozen=True)
@@ -189,4 +190,4 @@ def stage_files(package: Package, stage: Path) -> Path:
 
 
 def _scoring(kit: Kit) -> Scoring:
-    return Scoring.model_validate(kit.about.get("scoring") or kit.about["metric"])  # the name in kits of version 0.2
+    return read_stored(Scoring, kit.about.get("scoring") or kit.about["metric"])  # the name in kits of version 0.2

@@ -18,7 +18,7 @@ NETWORK_PATH = "visible/network.json"
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True)  # other versions may write more keys
 
 
 class FileRecord(_Part):

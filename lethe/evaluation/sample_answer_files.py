@@ -22,7 +22,7 @@ Text = Annotated[str, AfterValidator(plain_text)]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True)  # other versions may write more keys
 
 
 class SampleQuestion(_Part):

@@ -50,7 +50,7 @@ def runs_at(rung: int, *, runs: int, halvings: int) -> int:
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    """Of a file that programs write, of other versions too."""
 
 
 class Question(_Part):
@@ -60,7 +60,7 @@ class Question(_Part):
     runs: of a trial that stays to the end. halvings: how often the better half of the trials gets twice as many runs.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True)
 
     method: str
     source_sha256: str

@@ -19,7 +19,7 @@ from server.competitions import lifecycle
 from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
 from server.competitions.phases import shown_period
-from server.competitions.stored_file import stored_file
+from server.competitions.stored_file import own_values, stored_file
 from server.db import now
 from server.errors import Conflict
 from server.models.account import Account
@@ -122,7 +122,7 @@ def change_limits(
 def described(competition: Competition, words: Mapping[str, str]) -> CompetitionFile:
     """Return the file with another title, summary or description. Raises InvalidInput naming each wrong value."""
     try:
-        return CompetitionFile.model_validate({**competition.config, **words})
+        return CompetitionFile.model_validate({**own_values(competition), **words})
     except ValidationError as error:
         raise InvalidInput.from_validation(error, source="texts") from error
 
@@ -164,7 +164,7 @@ def announce(session: Session, competition: Competition, *, title: str, text: st
 
 def _write_config(session: Session, competition: Competition, values: Mapping[str, Any]) -> None:
     try:
-        file = CompetitionFile.model_validate({**competition.config, **values})
+        file = CompetitionFile.model_validate({**own_values(competition), **values})
     except ValidationError as error:
         raise InvalidInput.from_validation(error, source="settings") from error
     competitions.set_file(session, competition, file)

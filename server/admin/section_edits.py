@@ -14,7 +14,7 @@ from server.audit import log as audit
 from server.competitions import lifecycle, texts
 from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
-from server.competitions.stored_file import stored_file
+from server.competitions.stored_file import own_values, stored_file
 from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
@@ -28,7 +28,7 @@ def edited(competition: Competition, sections: Mapping[str, Any]) -> Competition
 
     Raises InvalidInput naming each wrong value.
     """
-    present = competition.config
+    present = own_values(competition)
     given = {
         name: {**present.get(name, {}), **value} if isinstance(value, Mapping) else value
         for name, value in sections.items()

@@ -11,6 +11,10 @@ class In(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class FromProgram(BaseModel):
+    """A body that a program of Lethe writes, perhaps of another version: what it does not name is left."""
+
+
 class Out(BaseModel):
     """An answer."""
 

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from lethe.client.receipts import canonical, verify
 from lethe.competition.file import CompetitionFile
+from lethe.competition.stored_document import read_stored
 from lethe.competition.tasks_section import task_name
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, Violation
@@ -199,7 +200,7 @@ class ManifestArchive:
 def _checked_file(row: Row) -> CompetitionFile:
     """Return the file of a competition. Raises InvalidInput for one that this instance would not take."""
     try:
-        file = CompetitionFile.model_validate(row["config"])
+        file = read_stored(CompetitionFile, row["config"])
     except (ValidationError, KeyError) as error:
         raise invalid("has a competition file that is not valid") from error
     if file.slug != row["slug"]:

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from lethe.benchmark.plan import cell_key
 from lethe.competition.file import CompetitionFile
+from lethe.competition.stored_document import as_stored
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidCompetitionFile
 from server.audit import log as audit
@@ -52,7 +53,7 @@ def ensure(session: Session, file: CompetitionFile, *, organiser: Account) -> Co
 
 
 def _create(session: Session, file: CompetitionFile, key: str, *, organiser: Account) -> Competition:
-    config = file.model_dump(mode="json")
+    config = as_stored(file)
     competition = Competition(
         slug=file.slug,
         title=file.title,

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from lethe.benchmark.benchmark_file import SCORES, BenchmarkFile, Scalar
 from lethe.competition.report_section import MetricRequest
+from lethe.competition.stored_document import read_stored
 from server.benchmarks import repository
 from server.metric_results.service import hash_parameters
 from server.models.benchmark import Benchmark
@@ -69,11 +70,11 @@ class BenchmarkCell:
 
 def benchmark_file(benchmark: Benchmark) -> BenchmarkFile:
     """Return the benchmark's file, as the checked model."""
-    return BenchmarkFile.model_validate(benchmark.config)
+    return read_stored(BenchmarkFile, benchmark.config)
 
 
 def methods(benchmark: Benchmark) -> list[MethodRecord]:
-    return [MethodRecord.model_validate(each) for each in benchmark.methods]
+    return [read_stored(MethodRecord, each) for each in benchmark.methods]
 
 
 def cells(session: Session, benchmark: Benchmark) -> list[BenchmarkCell]:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
+from lethe.competition.stored_document import as_stored
 from server.audit import log as audit
 from server.competitions import lifecycle, repository
 from server.errors import Conflict
@@ -48,4 +49,4 @@ def _empty(competition: Competition) -> None:
     )
     competition.slug, competition.title, competition.summary = empty.slug, empty.title, ""
     competition.opens_at, competition.closes_at = empty.opens_at, empty.closes_at
-    competition.config, competition.source = empty.model_dump(mode="json"), ""
+    competition.config, competition.source = as_stored(empty), ""

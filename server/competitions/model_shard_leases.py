@@ -175,6 +175,7 @@ def _divided(
     """Return the splits that have queued shards."""
     queued = select(ModelShard.split_id).where(_in(ModelShardState.QUEUED))
     statement = select(Split).where(Split.id.in_(queued), Split.state == SplitState.PREPARING.value)
+    statement = statement.where(Split.competition_id.in_(split_leases.of_known_schema()))
     if competitions is not None:
         served = select(Competition.id).where(Competition.slug.in_(competitions))
         statement = statement.where(Split.competition_id.in_(served))

@@ -3,6 +3,7 @@
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
+from lethe.competition.stored_document import as_stored
 from lethe.errors import InvalidInput, Violation
 from lethe.text_files import plain_text
 from server.audit import log as audit
@@ -54,7 +55,7 @@ def rewrite(session: Session, competition: Competition, text: str, *, actor: Acc
         _replace_evaluated(session, competition, file)
     competition.title, competition.summary = file.title, file.summary
     competition.opens_at, competition.closes_at = file.opens_at, file.closes_at
-    competition.config, competition.source = file.model_dump(mode="json"), text
+    competition.config, competition.source = as_stored(file), text
     texts.keep_versions(session, competition, author=actor)
     for split in repository.splits(session, competition.id):
         stalled_preparations.let_go(split)

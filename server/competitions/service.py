@@ -6,6 +6,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
+from lethe.competition.stored_document import as_stored
 from lethe.competition.tasks_section import shared_values, task_name
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidCompetitionFile, NotFound, Violation
@@ -14,7 +15,7 @@ from server import queue
 from server.audit import log as audit
 from server.competitions import lifecycle, participation, repository, stalled_preparations, texts
 from server.competitions.read_file import read_file
-from server.competitions.stored_file import stored_file
+from server.competitions.stored_file import own_values, readable, store_file, stored_file
 from server.datasets import service as datasets
 from server.datetime_format import in_words
 from server.db import clock, now
@@ -46,21 +47,22 @@ def list_visible(session: Session, *, account: Account | None) -> list[Competiti
     sees_all = account is not None and account.role == Role.ADMINISTRATOR
     return [
         c
-        for c in repository.everything(session)
+        for c in readable(repository.everything(session))
         if sees_all or c.id in mine or (not lifecycle.is_hidden(c) and participation.may_see(session, c, account))
     ]
 
 
 def list_in_preparation(session: Session) -> list[Competition]:
     """Return the competitions that are being prepared, whoever may know of them; cells of benchmarks are none."""
-    found = repository.everything(session)
+    found = readable(repository.everything(session))
     return [c for c in found if c.state == CompetitionState.PREPARING and c.cell_key is None]
 
 
 def list_organised(session: Session, account: Account) -> list[Competition]:
     """Return the competitions that the account runs, the latest to open first; an administrator runs all."""
     mine = repository.organised_by(session, account.id)
-    return [c for c in repository.everything(session) if account.role == Role.ADMINISTRATOR or c.id in mine]
+    found = readable(repository.everything(session))
+    return [c for c in found if account.role == Role.ADMINISTRATOR or c.id in mine]
 
 
 def is_organiser(session: Session, competition: Competition, account: Account | None) -> bool:
@@ -132,7 +134,7 @@ def _draft(file: CompetitionFile, source: str, *, organiser: Account) -> Competi
         summary=file.summary,
         opens_at=file.opens_at,
         closes_at=file.closes_at,
-        config=file.model_dump(mode="json"),
+        config=as_stored(file),
         source=source,
         created_by=organiser.id,
     )
@@ -140,18 +142,18 @@ def _draft(file: CompetitionFile, source: str, *, organiser: Account) -> Competi
 
 def set_file(session: Session, competition: Competition, file: CompetitionFile) -> None:
     """Make this the competition's file, and give each task what it takes from it."""
-    competition.config = file.model_dump(mode="json")
+    store_file(competition, file)
     share(session, competition)
 
 
 def share(session: Session, competition: Competition) -> None:
     """Give each task the dates that its competition has now, and what else the file says for all of them."""
-    shared = stored_file(competition).model_dump(mode="json")
+    shared = own_values(competition)
     for task in tasks(session, competition):
         for name in ("opens_at", "closes_at", "closed_at", "frozen_at", "revealed_at"):
             setattr(task, name, getattr(competition, name))
-        file = CompetitionFile.model_validate({**task.config, **shared_values(shared, task.config)})
-        task.config = file.model_dump(mode="json")
+        own = own_values(task)
+        store_file(task, CompetitionFile.model_validate({**own, **shared_values(shared, own)}))
 
 
 def splits(session: Session, competition: Competition) -> Sequence[Split]:

@@ -4,11 +4,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Exists, and_, exists, or_, select, update
+from sqlalchemy import ColumnElement, Exists, Select, and_, exists, func, or_, select, update
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.run_limits import RetrainingCost
+from lethe.competition.stored_document import SCHEMA_KEY, SCHEMA_VERSION
 from server.audit import log as audit
 from server.competitions import service, split_replacement, stopped_preparations
 from server.competitions.stored_file import split_file
@@ -57,6 +58,12 @@ class PreparedSplit:
         return RetrainingCost(self.retraining_time_s, self.retraining_cpu_s, self.start_cpu_s or 0.0)
 
 
+def of_known_schema() -> Select[str]:
+    """Return the ids of the competitions whose data this version prepares as they say."""
+    version = func.coalesce(Competition.config[SCHEMA_KEY].as_integer(), 0)
+    return select(Competition.id).where(version <= SCHEMA_VERSION)
+
+
 def claim(session: Session, split_id: str, *, lease_s: float, device: str = "cpu") -> SplitWork | None:
     """Lease the split's preparation, or return None if it is done, in other hands, or begun on another device."""
     statement = (
@@ -64,6 +71,7 @@ def claim(session: Session, split_id: str, *, lease_s: float, device: str = "cpu
         .where(
             Split.id == split_id,
             is_in_nobodys_hands(clock(session)),
+            Split.competition_id.in_(of_known_schema()),
             or_(Split.device.is_(None), Split.device == device),
         )
         .values(

@@ -1,27 +1,85 @@
-"""A competition's file as it is stored: checked once for each content, then shared by everyone who asks."""
+"""A competition's file as it is stored: checked once for each content, then shared by everyone who asks.
+
+A program of another version may have stored it: see `lethe.competition.stored_document`.
+"""
 
 import marshal
+from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
+
+import structlog
+from pydantic import ValidationError
 
 from lethe.competition.file import CompetitionFile
+from lethe.competition.stored_document import SCHEMA_VERSION, as_stored, read_stored, schema_version
+from lethe.errors import HostFault
 from server.models.competition import Competition, Split
 
+log = structlog.get_logger()
 MOST_FILES = 256
+# Why this process cannot read a competition's file, by slug, as it found out: to read each file before a claim would
+# cost more than all else that a claim does.
+unreadable: dict[str, str] = {}
+
+
+class UnreadableCompetition(HostFault):
+    """A competition's stored file is of a version that this program cannot read."""
+
+    title = "Made by another version of Lethe"
+
+    def __init__(self, competition: Competition, where: str) -> None:
+        super().__init__(
+            f"{competition.slug} was stored by another version of Lethe (schema {schema_version(competition.config)}, "
+            f"this program knows {SCHEMA_VERSION}), which {where} shows: update this program"
+        )
+        unreadable[competition.slug] = self.detail
 
 
 def stored_file(competition: Competition) -> CompetitionFile:
-    """Return the organiser's decisions as the checked model, which nobody can change."""
-    # A quarter of the time of JSON. Version 2 gives the same bytes for the same content.
-    return _checked(marshal.dumps(competition.config, 2))
+    """Return the organiser's decisions as the checked model, which nobody can change. Raises UnreadableCompetition."""
+    return _read(competition, competition.config)
+
+
+def readable(competitions: Iterable[Competition]) -> list[Competition]:
+    """Return those whose files this program can read: one of another version hides no other."""
+    found = []
+    for competition in competitions:
+        try:
+            stored_file(competition)
+        except UnreadableCompetition as error:
+            log.warning("left out of a list", competition=competition.slug, reason=error.detail)
+        else:
+            found.append(competition)
+    return found
+
+
+def own_values(competition: Competition) -> dict[str, Any]:
+    """Return the file's values without what only another version knows, to be checked strictly with others."""
+    return stored_file(competition).model_dump(mode="json")
+
+
+def store_file(competition: Competition, file: CompetitionFile) -> None:
+    """Store a changed file; what another version stored beside it stays."""
+    competition.config = as_stored(file, before=competition.config)
 
 
 def split_file(competition: Competition, split: Split) -> CompetitionFile:
     """Return the file that a split is made by: the competition's, with the dataset of this version of the split."""
     if split.dataset is None:
         return stored_file(competition)
-    return _checked(marshal.dumps({**competition.config, "dataset": split.dataset}, 2))
+    return _read(competition, {**competition.config, "dataset": split.dataset})
+
+
+def _read(competition: Competition, config: dict[str, Any]) -> CompetitionFile:
+    try:
+        # A quarter of the time of JSON. Version 2 gives the same bytes for the same content.
+        return _checked(marshal.dumps(config, 2))
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"])) or "its file"
+        raise UnreadableCompetition(competition, where) from error
 
 
 @lru_cache(maxsize=MOST_FILES)
 def _checked(config: bytes) -> CompetitionFile:
-    return CompetitionFile.model_validate(marshal.loads(config))  # noqa: S302 (our own bytes, of this process)
+    return read_stored(CompetitionFile, marshal.loads(config))  # noqa: S302 (our own bytes, of this process)

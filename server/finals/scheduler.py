@@ -6,6 +6,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from server.competitions import lifecycle, repository, service
+from server.competitions.stored_file import UnreadableCompetition
 from server.finals import service as finals
 from server.models.competition import Competition, CompetitionState
 
@@ -15,7 +16,17 @@ S = CompetitionState
 
 def tick(session: Session, at: datetime) -> int:
     """Move every competition whose time has come. Return how many moved. Safe to run twice, and twice at once."""
-    return sum(_step(session, competition_id, at=at) for competition_id in repository.due(session, at))
+    return sum(_step_if_readable(session, competition_id, at=at) for competition_id in repository.due(session, at))
+
+
+def _step_if_readable(session: Session, competition_id: str, *, at: datetime) -> bool:
+    """Take one competition's step. What another version has stored is left to a program of that version."""
+    try:
+        with session.begin_nested():
+            return _step(session, competition_id, at=at)
+    except UnreadableCompetition as error:
+        log.warning("competition not moved", competition=competition_id, reason=error.detail)
+        return False
 
 
 def _step(session: Session, competition_id: str, *, at: datetime) -> bool:

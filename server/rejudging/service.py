@@ -11,13 +11,14 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import Scoring
+from lethe.competition.stored_document import read_stored
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, NotFound, Violation
 from server.audit import log as audit
 from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
 from server.competitions import split_replacement
-from server.competitions.stored_file import stored_file
+from server.competitions.stored_file import store_file, stored_file
 from server.db import new_id, now
 from server.errors import Conflict
 from server.evaluations import repository as evaluation_repository
@@ -259,8 +260,8 @@ def apply(session: Session, competition: Competition, rejudging: Rejudging, *, a
 
 def _adopt_scoring(session: Session, competition: Competition, rejudging: Rejudging, split: Split) -> None:
     """Make the scoring that was tried the competition's own, and score again what was scored by the old one since."""
-    file = stored_file(competition).model_copy(update={"scoring": Scoring.model_validate(rejudging.scoring)})
-    competition.config = file.model_dump(mode="json")
+    scoring = read_stored(Scoring, rejudging.scoring)
+    store_file(competition, stored_file(competition).model_copy(update={"scoring": scoring}))
     if rejudging.oracle is not None:
         split.oracle = {**(split.oracle or {}), **rejudging.oracle}
     session.flush()

@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import Scoring
+from lethe.competition.stored_document import read_stored
 from server.competitions.stored_file import stored_file
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation
@@ -17,7 +18,7 @@ def get_scoring(session: Session, evaluation: Evaluation) -> Scoring:
     """Return the section [scoring]. Once a re-judging is applied, the competition's is the one that it tried."""
     tried = None if evaluation.is_current else session.get(Rejudging, evaluation.rejudging_id)
     if tried is not None and tried.scoring is not None:
-        return Scoring.model_validate(tried.scoring)
+        return read_stored(Scoring, tried.scoring)
     split = session.get_one(Split, evaluation.split_id)
     return stored_file(session.get_one(Competition, split.competition_id)).scoring
 

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.baseline_requests import Baseline
 from lethe.submission.package import load_package
 from server.competitions import repository as competition_repository
-from server.competitions.stored_file import stored_file
+from server.competitions.stored_file import readable, stored_file
 from server.db import Database
 from server.models.account import Account
 from server.models.competition import Competition
@@ -29,7 +29,7 @@ log = structlog.get_logger()
 def submit_missing(database: Database, storage: Storage, *, at: datetime) -> int:
     """Submit what no competition has yet of its reference lines. Return how many. Safe to run twice, and at once."""
     with database.read() as session:
-        competing = competition_repository.taking_baselines(session, at)
+        competing = readable(competition_repository.taking_baselines(session, at))
         waiting = {competition.id: _missing(session, competition) for competition in competing}
     submitted = 0
     for competition_id, missing in waiting.items():

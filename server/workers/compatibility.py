@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
+from lethe.competition.stored_document import SCHEMA_VERSION
+from server.competitions.stored_file import unreadable
 from server.worker_facts import WorkerFacts, libraries_fact, minor_version
 from server.workers import repository
 from server.workers.repository import ReadySplit
@@ -30,7 +32,7 @@ def fitting(
     refusals: dict[str, str] = {}
     splits: list[str] = []
     for split in repository.ready_splits(session, competitions, public_only=public_only):
-        reason = refusal(facts, split)
+        reason = _of_another_version(split) or refusal(facts, split)
         if split.trusted_only and not trusted:
             reason = f"{split.slug} takes trusted workers only (trusted_only in its file)"
         if reason is None:
@@ -38,6 +40,12 @@ def fitting(
         else:
             refusals[split.split_id] = reason
     return Fitting(tuple(splits), refusals)
+
+
+def _of_another_version(split: ReadySplit) -> str | None:
+    if (split.schema_version or 0) > SCHEMA_VERSION:
+        return f"{split.slug} was made by a newer version of Lethe than this worker's: update the worker"
+    return unreadable.get(split.slug)
 
 
 def refusal(facts: WorkerFacts, split: ReadySplit) -> str | None:

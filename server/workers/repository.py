@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session, joinedload
 
+from lethe.competition.stored_document import SCHEMA_KEY
 from lethe.competition.visibility import Visibility
 from server.db import database_time
 from server.evaluations.claimed_shard import ClaimedShard
@@ -29,6 +30,7 @@ class ReadySplit:
     isolation: str | None = None
     trusted_only: bool | None = False
     libraries: str | None = None
+    schema_version: int | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ def ready_splits(
             Competition.config["limits"]["isolation"].as_string(),
             Competition.config["workers"]["trusted_only"].as_boolean(),
             Competition.config["submissions"]["libraries"].as_string(),
+            Competition.config[SCHEMA_KEY].as_integer(),
         )
         .join(Competition, Competition.id == Split.competition_id)
         .where(Split.state == SplitState.READY.value)

@@ -5,14 +5,24 @@ from pathlib import Path
 
 import pytest
 from alembic import command
+from sqlalchemy import select
 
 from server import migrate
+from server.db import Database
+from server.models.competition import Competition
 from tests.faults.cluster import Cluster, Score, code, wait_until
 from tests.faults.forked import Process
 from tests.support.cluster_records import scored_like
 from tests.support.next_version import with_next_version
 
 pytestmark = pytest.mark.slow
+
+
+def _change_by_the_next_version(cluster: Cluster) -> None:
+    """Store the competition as the next version's web server does: with keys that this version does not know."""
+    with Database(cluster.settings.resolved_database_url) as database, database.write() as session:
+        row = session.scalars(select(Competition)).one()
+        row.config = {**row.config, "of_the_next": 1, "limits": {**row.config["limits"], "of_the_next": 2}}
 
 
 def test_next_versions_migration_under_running_work(
@@ -36,6 +46,7 @@ def test_next_versions_migration_under_running_work(
     reader.start()
     try:
         migrate.upgrade(cluster.settings.resolved_database_url)
+        _change_by_the_next_version(cluster)
         during = cluster.submit("upgraded-after", code(note="after the migration"))
         scored_like(cluster, "upgraded", before, undisturbed)
         scored_like(cluster, "upgraded-after", during, undisturbed)

@@ -5,6 +5,7 @@ import time
 import structlog
 from sqlalchemy.orm import Session
 
+from server.competitions.stored_file import UnreadableCompetition, unreadable
 from server.evaluations import leases
 from server.evaluations.claimed_shard import ClaimedShard
 from server.models.worker import WorkerState
@@ -38,7 +39,13 @@ class Claimant:
                 lambda session: self._tell(session, Fitting(()), state=state, detail=self._context.cooling.reason)
             )
             return None
-        return self._context.database.retrying(self._claim)
+        while True:
+            known = set(unreadable)
+            try:
+                return self._context.database.retrying(self._claim)
+            except UnreadableCompetition:  # from now on it is refused, and holds up no other
+                if known == set(unreadable):
+                    raise
 
     def stop(self) -> None:
         """Say that this process takes nothing more."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue
 
 from lethe.evaluation.sample_answer_files import UnlearnedAnswers
-from server.api.schema import In, Out
+from server.api.schema import FromProgram, In, Out
 from server.evaluations.claimed_shard import ShardFailure
 from server.models.submission import Fault
 from server.worker_facts import WorkerFacts
@@ -60,7 +60,7 @@ class AttachedWorkerOut(Out):
     seen_at: datetime
 
 
-class Facts(In):
+class Facts(FromProgram):
     """What a worker says of itself."""
 
     device: Literal["cpu", "cuda"]
@@ -80,34 +80,34 @@ class TermsOut(Out):
     refusals: list[str] = Field(description="why some splits refuse this worker")
 
 
-class StateIn(In):
+class StateIn(FromProgram):
     """What a worker is about to do."""
 
     state: Literal["draining", "stopped", "cooling", "quarantined"]
     detail: str = Field(default="", max_length=500, description="why its host takes nothing")
 
 
-class ProgressIn(In):
+class ProgressIn(FromProgram):
     """How far an attempt is."""
 
     runs_done: Runs
     wall_time_s: Seconds = Field(default=0.0, description="of the participant's clock, all runs together")
 
 
-class ControlsIn(In):
+class ControlsIn(FromProgram):
     """What confines the attempt's runs."""
 
     controls: dict[str, JsonValue] = Field(max_length=100)
 
 
-class RunLogIn(In):
+class RunLogIn(FromProgram):
     """What one run printed."""
 
     run: Runs
     text: str = Field(max_length=MOST_LOG_CHARS)
 
 
-class PassedIn(In):
+class PassedIn(FromProgram):
     """The end of a smoke run: what it printed, and what a language model answers to the sample's questions."""
 
     wall_time_s: Seconds
@@ -115,7 +115,7 @@ class PassedIn(In):
     answers: UnlearnedAnswers | None = None
 
 
-class FailureIn(In):
+class FailureIn(FromProgram):
     """Why a run of the participant's code ended without a model."""
 
     fault: Literal["participant", "organiser"] = Field(
@@ -138,7 +138,7 @@ class FailureIn(In):
         return ShardFailure(fault=Fault(self.fault), **values)
 
 
-class ReasonIn(In):
+class ReasonIn(FromProgram):
     """Why a shard is given back."""
 
     reason: str = Field(max_length=2000)
