@@ -18,6 +18,7 @@ from server.db import clock as database_clock
 from server.db import now
 from server.deps import get_database
 from server.evaluations import lease_reaper
+from server.evaluations.unserved import find_unserved
 from server.finals import scheduler
 from server.last_times import Upkeep
 from server.metric_results import service as metric_results
@@ -26,6 +27,7 @@ from server.queue import COMPUTE_METRICS, DELIVER_WEBHOOKS, PREPARE_SPLIT, SEND_
 from server.rejudging import service
 from server.storage import get_storage
 from server.submissions import baselines
+from server.workers import service as workers
 from worker.app import app
 from worker.host import prometheus
 from worker.host.debounce import Pace
@@ -88,6 +90,9 @@ def sweep_lost(*, by_beat: bool = False) -> None:
         lost_splits = split_leases.forgotten(session, at)
         model_shard_leases.sweep(session, at, max_attempts=settings.max_attempts, resent_after=resent_after)
         preparation_turns.tell(session, settings)
+        workers.note_silent(session)
+        for each in find_unserved(session):
+            log.error("no worker can do this", competition=each.slug, shards=each.shards, reason=each.reason)
         lost_metrics = [
             *metric_results.lost(session, lease_s=settings.lease_s),
             *metric_results.recompute_outdated(session),

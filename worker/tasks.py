@@ -24,8 +24,9 @@ from server.queue import (
 from worker.app import app
 from worker.context import get_context
 from worker.evaluation import metrics_job, scoring_job, shard_pipeline, tie_groups
-from worker.evaluation.shard_claimer import Claimant
+from worker.evaluation.shard_claimer import REPORT_EVERY_S, Claimant
 from worker.host import graceful_shutdown, prometheus
+from worker.host.heartbeat import Heart
 from worker.host.worker_info import find_gpu, pool_slot
 from worker.preparation import prepare_split_job, train_shard_job
 
@@ -36,6 +37,11 @@ log = structlog.get_logger()
 def claimant() -> Claimant:
     """Return what claims for this process."""
     return Claimant(get_context())
+
+
+def _heard_of() -> Heart:
+    """Return what reports that this process lives while it does what is no shard, which has a lease."""
+    return Heart(claimant().seen, every_s=REPORT_EVERY_S)
 
 
 @worker_process_init.connect
@@ -86,7 +92,7 @@ def evaluate_shard() -> str:
 @app.task(name=SCORE_EVALUATION)
 def score_evaluation(evaluation_id: str) -> bool:
     """Score an evaluation whose runs are all done."""
-    with prometheus.SCORE_SECONDS.time(), telemetry.span("score", evaluation=evaluation_id):
+    with _heard_of(), prometheus.SCORE_SECONDS.time(), telemetry.span("score", evaluation=evaluation_id):
         recorded = scoring_job.score_evaluation(get_context(), evaluation_id)
     prometheus.SCORES.labels(recorded).inc()
     return recorded
@@ -95,7 +101,7 @@ def score_evaluation(evaluation_id: str) -> bool:
 @app.task(name=COMPUTE_METRICS)
 def compute_metrics(evaluation_id: str) -> int:
     """Compute the metrics beside the score that an evaluation still lacks."""
-    with telemetry.span("metrics", evaluation=evaluation_id):
+    with _heard_of(), telemetry.span("metrics", evaluation=evaluation_id):
         return metrics_job.compute_metrics(get_context(), evaluation_id)
 
 
@@ -108,13 +114,15 @@ def group_ties(split_id: str) -> int:
 @app.task(name=PREPARE_SPLIT)
 def prepare_split(split_id: str) -> bool:
     """Prepare a split, if it is its turn."""
-    return prepare_split_job.prepare(get_context(), split_id)
+    with _heard_of():
+        return prepare_split_job.prepare(get_context(), split_id)
 
 
 @app.task(name=PREPARE_SHARD)
 def prepare_shard() -> bool:
     """Claim the next shard of models and train it. Whoever has made one looks for the next."""
-    made = not graceful_shutdown.is_asked() and train_shard_job.make_shard(get_context())
+    with _heard_of():
+        made = not graceful_shutdown.is_asked() and train_shard_job.make_shard(get_context())
     if made:
         send(PREPARE_SHARD)
     return made

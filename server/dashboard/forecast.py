@@ -13,11 +13,11 @@ from sqlalchemy.orm import Session
 from server.competitions.stored_file import stored_file
 from server.cost_cache import CostCache
 from server.dashboard import repository
-from server.dashboard.health_warnings import WORKER_IS_LOST_AFTER
 from server.models.competition import Competition, CompetitionState
 from server.models.worker import Worker, WorkerState
 
 WINDOW = timedelta(days=1)
+WORKER_IS_LOST_AFTER = timedelta(minutes=5)
 HOUR_S = 3600.0
 _expected: CostCache[dict[str, int]] = CostCache()
 

@@ -1,6 +1,6 @@
 """What an organiser is warned of: a queue that stands still, lost workers, failed splits, a full disk."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
@@ -10,11 +10,11 @@ from server.competitions.stored_file import stored_file
 from server.dashboard.host import Host
 from server.dashboard.shown_work import FailureCount, Running, Waiting
 from server.datetime_format import relative
+from server.evaluations.unserved import Unserved
 from server.models.competition import Competition, Split, SplitState
 from server.models.submission import Fault
-from server.models.worker import Worker, WorkerToken
+from server.models.worker import WorkerToken
 
-WORKER_IS_LOST_AFTER = timedelta(minutes=5)
 LONG_WAIT = timedelta(minutes=15)
 MANY_TEAMS = 10  # that fail alike within a week
 LITTLE_DISK = 0.05  # share of the disk that is free
@@ -34,20 +34,8 @@ class HealthWarning:
     remedy: str = ""
 
 
-def queue_warnings(
-    waiting: Sequence[Waiting], running: Sequence[Running], workers: Sequence[Worker], *, at: datetime
-) -> list[HealthWarning]:
+def queue_warnings(waiting: Sequence[Waiting], running: Sequence[Running], *, at: datetime) -> list[HealthWarning]:
     found = []
-    alive = [worker for worker in workers if at - worker.seen_at < WORKER_IS_LOST_AFTER]
-    if waiting and not running and not alive:
-        found.append(
-            HealthWarning(
-                "Submissions wait and no worker has been seen: start one with `lethe worker`.",
-                is_bad=True,
-                href="#workers-title",
-                remedy="See the workers",
-            )
-        )
     if waiting and at - waiting[0].oldest_at > LONG_WAIT:
         text = f"The oldest run in the queue came {relative(waiting[0].oldest_at, at=at)}."
         found.append(HealthWarning(text, is_bad=False, href="#queue-title", remedy="See the queue"))
@@ -56,6 +44,21 @@ def queue_warnings(
         text = f"{_shards(len(overdue))} silent beyond the lease: the worker may be gone."
         found.append(HealthWarning(text, is_bad=True, href="#running-title", remedy="See which"))
     return found
+
+
+def unserved_warnings(unserved: Sequence[Unserved], shown: Collection[str]) -> list[HealthWarning]:
+    """Warn of work that nobody can do. shown: the ids of the competitions that are looked at."""
+    return [
+        HealthWarning(
+            f"{_count(each.shards)} of {each.slug} {'waits' if each.shards == 1 else 'wait'}: {each.reason}.",
+            is_bad=True,
+            competition=each.slug,
+            href="#workers-title",
+            remedy="See the workers",
+        )
+        for each in unserved
+        if each.competition_id in shown
+    ]
 
 
 def split_warnings(splits: Sequence[tuple[str, str, Competition, Split]]) -> list[HealthWarning]:
@@ -127,6 +130,10 @@ def host_warnings(host: Host) -> list[HealthWarning]:
         text = f"Only {host.disk_free / (1 << 30):.1f} GiB of disk are free. `lethe gc` removes what nothing refers to."
         return [HealthWarning(text, is_bad=True)]
     return []
+
+
+def _count(number: int) -> str:
+    return "One shard" if number == 1 else f"{number} shards"
 
 
 def _shards(number: int) -> str:

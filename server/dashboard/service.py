@@ -20,10 +20,12 @@ from server.dashboard.health_warnings import (
     queue_warnings,
     split_warnings,
     token_warnings,
+    unserved_warnings,
 )
 from server.dashboard.host import Host, measure_host
 from server.dashboard.shown_work import FailureCount, Running, Waiting
 from server.db import now
+from server.evaluations.unserved import find_unserved
 from server.models.competition import Competition, CompetitionState, Split
 from server.models.submission import Fault
 from server.models.worker import Worker
@@ -123,7 +125,8 @@ def get_dashboard(session: Session, shown: list[Competition]) -> Dashboard:
         splits=splits,
         host=host,
         warnings=[
-            *queue_warnings(waiting, running, workers, at=at),
+            *unserved_warnings(find_unserved(session), ids),
+            *queue_warnings(waiting, running, at=at),
             *split_warnings(splits),
             *limit_warnings_of([row for row in splits if row[2].state in BEFORE_ITS_END]),
             *failure_warnings(failures),

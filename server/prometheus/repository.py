@@ -10,11 +10,13 @@ from sqlalchemy.orm import Session
 from server import last_times
 from server.db import clock
 from server.evaluations.queue_repository import in_state, queue_age
+from server.evaluations.unserved import find_unserved
 from server.last_times import Upkeep
 from server.models.competition import Split, SplitState
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardAttempt, ShardState
 from server.models.notification import Delivery, DeliveryState, QueuedEmail
 from server.models.worker import Worker, WorkerState
+from server.workers.compatibility import SERVES_OTHERS
 
 GIVEN_BACK_WITHIN = timedelta(minutes=15)
 COUNTED_TO = 10_000  # a longer queue is told by its age
@@ -31,6 +33,7 @@ class Figures:
     unscored: int = 0
     workers: dict[tuple[str, str], int] = field(default_factory=dict)  # (device, state)
     refused_splits: int = 0
+    unserved: int = 0
     given_back: int = 0
     failed_preparations: int = 0
     overdue_s: dict[str, float] = field(default_factory=dict)  # mail, webhook
@@ -58,7 +61,8 @@ def figures(session: Session, *, workers_seen_within_s: float) -> Figures:
             select(func.count()).select_from(Evaluation).where(Evaluation.state == EvaluationState.SCORING.value)
         ).one(),
         workers=counts,
-        refused_splits=sum(len(worker.refusals) for worker in workers),
+        refused_splits=sum(why != SERVES_OTHERS for worker in workers for why in worker.refusals.values()),
+        unserved=sum(each.shards for each in find_unserved(session)),
         given_back=session.scalars(
             select(func.count())
             .select_from(ShardAttempt)

@@ -49,6 +49,7 @@ class _Instance:
         yield _gauge("lethe_shards_leased", "Shards that workers hold", found.leased)
         yield _gauge("lethe_evaluations_unscored", "Evaluations whose runs are done, without a score", found.unscored)
         yield _gauge("lethe_worker_refusals", "Splits that refuse a living worker", found.refused_splits)
+        yield _gauge("lethe_shards_unserved", "Shards that wait and that no worker can do", found.unserved)
         yield _gauge("lethe_shards_given_back", "Shards that workers gave back in 15 minutes", found.given_back)
         yield _gauge("lethe_preparations_failed", "Splits whose preparation failed", found.failed_preparations)
         yield _labelled("lethe_messages_waiting_seconds", "Age of the oldest message to send", "kind", found.overdue_s)

@@ -11,6 +11,8 @@ from server.worker_facts import WorkerFacts, libraries_fact, minor_version
 from server.workers import repository
 from server.workers.repository import ReadySplit
 
+SERVES_OTHERS = "this worker serves other competitions (LETHE_COMPETITIONS)"
+
 
 @dataclass(frozen=True)
 class Fitting:
@@ -27,11 +29,19 @@ def fitting(
     competitions: Sequence[str] | None = None,
     public_only: bool = False,
     trusted: bool = True,
+    says_all: bool = False,
 ) -> Fitting:
-    """Compare a worker with every prepared split, of some competitions only if those are given."""
+    """Compare a worker with every prepared split, of some competitions only if those are given.
+
+    says_all: those of the others are refused, too.
+    """
     refusals: dict[str, str] = {}
     splits: list[str] = []
-    for split in repository.ready_splits(session, competitions, public_only=public_only):
+    looked_at = None if says_all else competitions
+    for split in repository.ready_splits(session, looked_at, public_only=public_only):
+        if competitions is not None and split.slug not in competitions:
+            refusals[split.split_id] = SERVES_OTHERS
+            continue
         reason = _of_another_version(split) or refusal(facts, split)
         if split.trusted_only and not trusted:
             reason = f"{split.slug} takes trusted workers only (trusted_only in its file)"

@@ -10,11 +10,12 @@ from sqlalchemy.orm import Session, joinedload
 
 from lethe.competition.stored_document import SCHEMA_KEY
 from lethe.competition.visibility import Visibility
+from server.conditional_update import changed_rows
 from server.db import database_time
 from server.evaluations.claimed_shard import ClaimedShard
 from server.models.competition import Competition, Split, SplitState
 from server.models.evaluation import Shard, ShardAttempt, ShardKind, ShardState
-from server.models.worker import CordonedHost, Worker, WorkerToken
+from server.models.worker import CordonedHost, Worker, WorkerState, WorkerToken
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,22 @@ def own_workers(session: Session) -> Sequence[Worker]:
 def cordoned_hosts(session: Session) -> Sequence[CordonedHost]:
     """Return the hosts that take no work."""
     return session.scalars(select(CordonedHost).order_by(CordonedHost.host)).all()
+
+
+def stop_silent(session: Session, *, after_s: float) -> int:
+    """Set the instance's own workers to stopped that were not heard of for so long and hold no shard. Return how many.
+
+    Not those with a token: once stopped, they have to register again.
+    """
+    holding = select(Shard.worker).where(Shard.state == ShardState.LEASED.value, Shard.worker.is_not(None))
+    own = Worker.token_id.is_(None), Worker.state != WorkerState.STOPPED.value
+    silent = Worker.seen_at < database_time(-after_s), Worker.name.not_in(holding)
+    return changed_rows(
+        session,
+        update(Worker)
+        .where(*own, *silent)
+        .values(state=WorkerState.STOPPED.value, detail=f"not heard of for {after_s:g} s: killed, or cut off"),
+    )
 
 
 def forget_silent(session: Session, *, after_s: float) -> None:

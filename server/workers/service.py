@@ -11,6 +11,7 @@ from server.worker_facts import WorkerFacts
 from server.workers import repository
 from server.workers.compatibility import Fitting
 
+SILENT_AFTER_S = 60.0
 REMOVED_AFTER_S = 7 * 24 * 3600.0  # of silence: the list of workers shows it no longer
 
 
@@ -38,6 +39,21 @@ def report(
     row.versions = facts.versions
     row.refusals = fit.refusals
     row.seen_at = database_time()  # an SQL expression, taken at flush
+
+
+def note_silent(session: Session) -> int:
+    """Show as stopped the workers that were killed or cut off: they neither report nor hold a shard. Return how many.
+
+    One that is heard of again says itself what it is.
+    """
+    return repository.stop_silent(session, after_s=SILENT_AFTER_S)
+
+
+def note_seen(session: Session, name: str) -> None:
+    """Store that a worker lives which has reported before."""
+    row = session.get(Worker, name)
+    if row is not None:
+        row.seen_at = database_time()
 
 
 def attached(session: Session, competition: Competition) -> Sequence[Worker]:

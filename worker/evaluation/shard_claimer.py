@@ -47,6 +47,12 @@ class Claimant:
                 if known == set(unreadable):
                     raise
 
+    def seen(self) -> bool:
+        """Say that this process lives, while it does what is no shard. As a beat, it never stops the work."""
+        with self._context.database.write() as session:
+            workers.note_seen(session, self._context.name)
+        return True
+
     def stop(self) -> None:
         """Say that this process takes nothing more."""
         with self._context.database.write() as session:
@@ -57,7 +63,7 @@ class Claimant:
         if cordoned := cordons.reason(session, context.name):
             self._tell(session, Fitting(()), state=WorkerState.DRAINING, detail=cordoned)
             return None
-        fit = fitting(session, context.facts, competitions=self._competitions)
+        fit = fitting(session, context.facts, competitions=self._competitions, says_all=True)
         if missing := missing_here(context.settings):
             fit = Fitting((), dict.fromkeys((*fit.splits, *fit.refusals), " ".join(missing)))
         self._tell(session, fit)

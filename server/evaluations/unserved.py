@@ -1,0 +1,118 @@
+"""Work in the queue that nobody can do: for which of it no worker is there that may make it, and who could."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from lethe.competition.visibility import Visibility
+from server.db import clock
+from server.evaluations.queue_repository import in_state
+from server.models.competition import Competition, Split
+from server.models.evaluation import Shard, ShardState
+from server.models.worker import Worker, WorkerState, WorkerToken
+
+SEEN_WITHIN = timedelta(seconds=60)  # a worker reports every 20 s, unless it holds a lease
+TAKING = (WorkerState.ACTIVE.value, WorkerState.COOLING.value)
+NO_WORKER = "no worker has been heard of in the last minute: start one with `lethe worker`"
+NONE_TAKES = "no worker that was heard of in the last minute takes new work ({states}): see `lethe workers`"
+TRUSTED_ONLY = (
+    "these runs are for trusted workers, and only workers with a token are there: start one with `lethe worker` on the "
+    "server's side, or let an administrator trust a token"
+)
+REFUSED = "no worker that is there may do it: {reason}"
+
+
+@dataclass(frozen=True)
+class Unserved:
+    """Shards of one split that wait for nobody. reason: why, and who could do them."""
+
+    split_id: str
+    slug: str
+    competition_id: str
+    shards: int
+    since: datetime
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Group:
+    split: Split
+    competition: Competition
+    trusted_only: bool
+    shards: int
+    since: datetime
+
+
+def find_unserved(session: Session, *, split_id: str | None = None, trusted_only: bool | None = None) -> list[Unserved]:
+    """Return what of the queue, or of one split, no worker can do now. trusted_only: of such shards, or the others."""
+    groups = [group for group in _waiting(session, split_id) if trusted_only in (None, group.trusted_only)]
+    if not groups:
+        return []
+    workers = _alive(session)
+    found = []
+    for group in groups:
+        why_not = [_why_not(worker, token, group) for worker, token in workers]
+        if all(why_not):
+            reason = _in_words([each for each in why_not if each], workers)
+            found.append(
+                Unserved(
+                    group.split.id, group.competition.slug, group.competition.id, group.shards, group.since, reason
+                )
+            )
+    return found
+
+
+def _waiting(session: Session, split_id: str | None) -> list[_Group]:
+    groups = (
+        select(Shard.split_id, Shard.trusted_only, func.count(), func.min(Shard.queued_at))
+        .where(in_state(ShardState.QUEUED))
+        .group_by(Shard.split_id, Shard.trusted_only)
+    )
+    if split_id is not None:
+        groups = groups.where(Shard.split_id == split_id)
+    rows = session.execute(groups).all()
+    of = select(Split, Competition).join(Competition, Competition.id == Split.competition_id)
+    splits = {row[0].id: row for row in session.execute(of.where(Split.id.in_({row[0] for row in rows})))}
+    return [_Group(*splits[row[0]], row[1], row[2], row[3]) for row in rows if row[0] in splits]
+
+
+def _alive(session: Session) -> Sequence[tuple[Worker, WorkerToken | None]]:
+    """Return the workers that were heard of lately or are at work, each with its token."""
+    at_work = select(Shard.worker).where(in_state(ShardState.LEASED))
+    alive = (Worker.seen_at > clock(session) - SEEN_WITHIN) | Worker.name.in_(at_work)
+    workers = (
+        select(Worker, WorkerToken)
+        .outerjoin(WorkerToken, WorkerToken.id == Worker.token_id)
+        .where(alive, Worker.state != WorkerState.STOPPED.value)
+    )
+    return [(row[0], row[1]) for row in session.execute(workers)]
+
+
+def _why_not(worker: Worker, token: WorkerToken | None, group: _Group) -> str:
+    """Return why a worker cannot do these shards; empty if it can."""
+    if worker.state not in TAKING:
+        return worker.state
+    if token is not None:
+        if token.revoked_at is not None or token.quarantined_at is not None:
+            return f"the token {token.name} is {'revoked' if token.revoked_at else 'quarantined'}"
+        if token.competition_id not in (group.competition.id, group.competition.parent_id):
+            return "of another competition's organisers"
+        if token.public_only and group.split.visibility != Visibility.PUBLIC.value:
+            return f"the token {token.name} is for the public split only"
+        if group.trusted_only and not token.trusted:
+            return TRUSTED_ONLY
+    return str(worker.refusals.get(group.split.id, ""))
+
+
+def _in_words(why_not: Sequence[str], workers: Sequence[tuple[Worker, WorkerToken | None]]) -> str:
+    if not workers:
+        return NO_WORKER
+    if all(worker.state not in TAKING for worker, _ in workers):
+        return NONE_TAKES.format(states=", ".join(sorted({worker.state for worker, _ in workers})))
+    if TRUSTED_ONLY in why_not:
+        return TRUSTED_ONLY
+    return REFUSED.format(reason=Counter(each for each in why_not if each not in set(WorkerState)).most_common(1)[0][0])
