@@ -26,6 +26,10 @@ Why = Annotated[str, typer.Option("--reason", help="Why; it is recorded in the a
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until both splits are ready.")]
 AtOnce = Annotated[bool, typer.Option("--prepare", help="Prepare both splits, and wait until they are ready.")]
 FileOnly = Annotated[bool, typer.Option("--file-only", help="Do not look at the data, which is on another machine.")]
+Measure = Annotated[
+    bool,
+    typer.Option("--measure", help="Measure one retraining again, which a run's limit rests on. It is announced."),
+]
 AnyDevice = Annotated[
     bool,
     typer.Option(
@@ -100,9 +104,11 @@ def checked_and_sent(server: Server, path: Path, *, looks: bool) -> tuple["Compe
     return check.file, uploads.send(server.client)
 
 
-def prepare(server: Server, competition: Slug, wait: Wait = False, any_device: AnyDevice = False) -> None:
+def prepare(
+    server: Server, competition: Slug, wait: Wait = False, any_device: AnyDevice = False, measure: Measure = False
+) -> None:
     """Prepare both splits: original models, retrained models, their outputs. Called again, it retries what failed."""
-    found = server.client.prepare(competition, any_device=any_device)
+    found = server.client.prepare(competition, any_device=any_device, measure=measure)
     if wait:
         found = _prepared(server.client, competition, quiet=server.as_json)
     ended = UNSUCCESSFUL if any(split["state"] == "failed" for split in found["splits"]) else 0

@@ -207,8 +207,9 @@ class LetheClient:
                 extensions={"timeout": httpx.Timeout(UPLOAD_TIMEOUT_S).as_dict()},
             )
 
-    def prepare(self, slug: str, *, any_device: bool = False) -> JsonObject:
-        return self._object("POST", f"/competitions/{slug}/prepare", params={"any_device": any_device})
+    def prepare(self, slug: str, *, any_device: bool = False, measure: bool = False) -> JsonObject:
+        asked = {"any_device": any_device} | ({"measure": True} if measure else {})
+        return self._object("POST", f"/competitions/{slug}/prepare", params=asked)
 
     def preparation(self, slug: str) -> JsonObject:
         """Return the competition as its organisers see it, with the state of both splits."""

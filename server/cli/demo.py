@@ -124,7 +124,8 @@ def _prepare(organiser: LetheClient, progress: OverallProgress) -> None:
             f"the demo's competition is {competition['state']}: `lethe up` serves it; "
             "remove the home folder to hold another"
         )
-    organiser.prepare(SLUG)
+    if competition["state"] in ("draft", "preparing"):  # one that is open stays as it was measured
+        organiser.prepare(SLUG)
     while True:
         splits = organiser.preparation(SLUG)["splits"]
         progress.show(PREPARE, *preparation_so_far(splits))

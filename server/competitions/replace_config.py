@@ -59,6 +59,7 @@ def rewrite(session: Session, competition: Competition, text: str, *, actor: Acc
     texts.keep_versions(session, competition, author=actor)
     for split in repository.splits(session, competition.id):
         stalled_preparations.let_go(split)
+        split.retraining_time_s = split.retraining_cpu_s = split.start_cpu_s = None
         repository.forget_model_shards(session, split.id)
     audit.record(session, actor, "competition.rewritten", competition=competition, subject=competition.slug)
     return competition

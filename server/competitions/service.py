@@ -187,11 +187,17 @@ def find_split(session: Session, competition: Competition, visibility: Visibilit
 
 
 def prepare(
-    session: Session, competition: Competition, *, actor: Account | None, any_device: bool = False
+    session: Session,
+    competition: Competition,
+    *,
+    actor: Account | None,
+    any_device: bool = False,
+    measure: bool = False,
 ) -> Competition:
     """Queue the preparation of both splits. Asked again, it tries failed ones again, and has every file of the ready
     ones checked and what is damaged made again; the competition goes on meanwhile. any_device: let go of the kind of
-    worker that has begun those in the making; another kind begins them again. Raises Conflict once it is over."""
+    worker that has begun those in the making; another kind begins them again. measure: measure one retraining of the
+    ready ones again, which the limit of a run rests on; it is announced. Raises Conflict once it is over."""
     lifecycle.require_no_task(competition)
     competition = repository.locked(session, competition.id)
     author = session.get(Account, competition.created_by)
@@ -208,13 +214,15 @@ def prepare(
             if split.state == SplitState.FAILED:
                 stalled_preparations.let_go(split)
             else:
-                stalled_preparations.check(split, clock(session))
+                stalled_preparations.check(split, clock(session), measure=measure)
             repository.forget_model_shards(session, split.id)
         elif any_device and split.state == SplitState.PREPARING:
             stalled_preparations.let_go(split)
             repository.forget_model_shards(session, split.id)
         if split.state == SplitState.PENDING:
             queue.send_after_commit(session, queue.PREPARE_SPLIT, split.id)
+    if measure:
+        audit.record(session, actor, "competition.measured_again", competition)
     session.flush()
     return competition
 

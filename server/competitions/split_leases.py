@@ -8,15 +8,18 @@ from sqlalchemy import ColumnElement, Exists, Select, and_, exists, func, or_, s
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from lethe.competition.file import CompetitionFile
-from lethe.competition.run_limits import RetrainingCost
+from lethe.competition.run_limits import RetrainingCost, run_limit
 from lethe.competition.stored_document import SCHEMA_KEY, SCHEMA_VERSION
+from lethe.competition.visibility import Visibility
 from server.audit import log as audit
-from server.competitions import service, split_replacement, stopped_preparations
+from server.competitions import lifecycle, service, split_replacement, stalled_preparations, stopped_preparations
 from server.competitions.stored_file import split_file
 from server.conditional_update import changes_one_row
 from server.db import clock, database_time, now
 from server.models.competition import Competition, CompetitionState, Split, SplitState
 from server.models.model_shard import ModelShard, ModelShardState
+from server.models.rejudging import Announcement
+from server.notifications import dispatch
 from server.queue import PREPARE_SPLIT, send_after_commit
 
 BROKEN_OFF = "attempt {attempt} was broken off and will be made again: "
@@ -37,6 +40,8 @@ class SplitWork:
     version: int = 1
     is_current: bool = True  # not one that is to replace the current version
     is_divided: bool = False  # its models are made, each shard by whoever asked for it
+    retraining: RetrainingCost | None = None  # as it was measured, and stays
+    measures_again: bool = False  # an organiser asked for it
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,8 @@ def claim(session: Session, split_id: str, *, lease_s: float, device: str = "cpu
         version=split.version,
         is_current=split.is_current,
         is_divided=bool(is_divided),
+        retraining=None if split.retraining_time_s is None else split.retraining,
+        measures_again=stalled_preparations.measures_again(split),
     )
 
 
@@ -125,7 +132,10 @@ def has_open_shards(split_id: str | InstrumentedAttribute[str]) -> Exists:
 
 
 def finish(session: Session, work: SplitWork, prepared: PreparedSplit) -> bool:
-    """Mark the split ready; with the last one, the competition is. Return False if the work was lost before."""
+    """Mark the split ready; with the last one, the competition is. Return False if the work was lost before.
+
+    Another measurement of its retraining than before is recorded, and announced where it changes what runs may take.
+    """
     held = _update(
         session,
         work,
@@ -152,7 +162,28 @@ def finish(session: Session, work: SplitWork, prepared: PreparedSplit) -> bool:
             audit.record(session, None, "split.data_differs", competition, data=data)
         split_replacement.take_place_if_unused(session, split)
         service.note_prepared(session, competition)
+        if work.retraining is not None and work.retraining != prepared.retraining:
+            _tell_of_change(session, competition, work, prepared.retraining)
     return held
+
+
+def _tell_of_change(session: Session, competition: Competition, work: SplitWork, after: RetrainingCost) -> None:
+    before = work.retraining or RetrainingCost()
+    words = {name: f"{cost.cpu_s or cost.time_s:.3g} s" for name, cost in (("from", before), ("to", after))}
+    data = {"split": work.visibility, **words}
+    audit.record(session, None, "competition.retraining_changed", competition, data=data)
+    if work.visibility != Visibility.PUBLIC or lifecycle.is_hidden(competition):
+        return
+    limits = [run_limit(work.competition.limits, cost) for cost in (before, after)]
+    old, new = (f"{limit.cpu_time_s or limit.wall_time_s:.3g} s" for limit in limits)
+    title = "The limit of a run has changed"
+    text = (
+        f"One retraining was measured again: {words['to']} in place of {words['from']}. "
+        f"A run may now take {new} in place of {old}; what was scored stays."
+    )
+    whole = service.root(session, competition)
+    session.add(Announcement(competition_id=whole.id, author_id=competition.created_by, title=title, text=text))
+    dispatch.notify(session, whole.id, "competition.announced", {"title": title, "text": text})
 
 
 def note(session: Session, work: SplitWork, reason: str) -> bool:

@@ -17,6 +17,7 @@ from server.worker_facts import minor_version
 COMES_WITHIN = timedelta(minutes=1)  # messages go out every ten seconds; a worker that fits and is free takes one
 WAITS = "no {kind} worker comes: start one, or prepare --any-device"
 CHECKING = "checking every file"
+MEASURING = "checking every file, and measuring one retraining again"
 CHECK_WAITS = "no {device} worker comes to check every file: start one"
 
 
@@ -24,9 +25,13 @@ def training_stage(n_models: int, n_parts: int) -> str:
     return f"training {n_models} models in {n_parts} parts"
 
 
-def check(split: Split, at: datetime) -> None:
-    """Have every file of a ready split checked, by a worker of the kind that prepared it."""
-    split.state, split.stage, split.progress, split.failed_attempts = SplitState.PENDING.value, CHECKING, 0.0, 0
+def check(split: Split, at: datetime, *, measure: bool = False) -> None:
+    """Have every file of a ready split checked, by a worker of the kind that prepared it.
+
+    measure: and one retraining measured again, which the limit of a run rests on; otherwise that stays as it is.
+    """
+    stage = MEASURING if measure else CHECKING
+    split.state, split.stage, split.progress, split.failed_attempts = SplitState.PENDING.value, stage, 0.0, 0
     split.lease_expires_at = at - timedelta(seconds=1)  # over already, and since then in nobody's hands
 
 
@@ -81,9 +86,15 @@ def _kind(split: Split) -> str:
 
 def _tell_of_checks(session: Session, at: datetime) -> None:
     """Letting go of the kind is no way out here: another kind would make other models than those in use."""
-    asked = Split.state == SplitState.PENDING.value, Split.device.is_not(None), Split.stage == CHECKING
+    asked = Split.state == SplitState.PENDING.value, Split.device.is_not(None), Split.stage.in_((CHECKING, MEASURING))
     for split in session.scalars(select(Split).where(*asked, Split.lease_expires_at < at - COMES_WITHIN)):
-        split.stage = CHECK_WAITS.format(device=split.device)
+        waits = CHECK_WAITS.format(device=split.device)
+        split.stage = f"{waits}; then one retraining is measured again" if split.stage == MEASURING else waits
+
+
+def measures_again(split: Split) -> bool:
+    """Return whether an organiser asked for another measurement, and no worker has begun it."""
+    return split.stage.endswith("measuring one retraining again") or split.stage.endswith("is measured again")
 
 
 def is_waiting(split: Split) -> bool:

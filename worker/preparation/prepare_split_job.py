@@ -193,9 +193,11 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
     levels = work.competition.report.capture_levels
     publish_files(context.storage, key, folder, manifest.files)
     difference = data_difference(work.competition, visibility, folder) if was_prepared else ""
-    tell(PreparationProgress("measuring one retraining in the sandbox", 0, 1))
-    time_s = manifest.retraining_time_s
-    cost = measure_retraining_cost(context.settings, folder, work.competition, time_s=time_s)
+    cost = work.retraining
+    if cost is None or work.measures_again:  # what was measured once for a competition stays
+        tell(PreparationProgress("measuring one retraining in the sandbox", 0, 1))
+        time_s = manifest.retraining_time_s
+        cost = measure_retraining_cost(context.settings, folder, work.competition, time_s=time_s, before=cost)
     prepared = PreparedSplit(
         manifest_sha256=hashlib.sha256(manifest.text().encode()).hexdigest(),
         n_forget=int(retrained.confidences.shape[1]),

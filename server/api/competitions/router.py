@@ -116,13 +116,20 @@ def replace_split(
 
 @router.post("/{slug}/prepare", status_code=status.HTTP_202_ACCEPTED, responses=problems(401, 403, 404, 409))
 def prepare(
-    session: SessionDep, competition: Organised, account: CurrentAccount, *, any_device: bool = False
+    session: SessionDep,
+    competition: Organised,
+    account: CurrentAccount,
+    *,
+    any_device: bool = False,
+    measure: bool = False,
 ) -> OrganisedCompetition:
     """Queue the preparation of both splits; asked again, of those that failed. For organisers.
 
     any_device: let go of the kind of worker that has begun the splits in the making; another kind begins them again.
+    measure: measure one retraining of the ready splits again, which the limit of a run rests on; it is announced.
     """
-    return _organised(session, service.prepare(session, competition, actor=account, any_device=any_device))
+    prepared = service.prepare(session, competition, actor=account, any_device=any_device, measure=measure)
+    return _organised(session, prepared)
 
 
 @router.post("/{slug}/cancel-preparation", responses=problems(401, 403, 404, 409))

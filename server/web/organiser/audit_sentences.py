@@ -28,6 +28,8 @@ SENTENCES = {
     "competition.finals_frozen": "fixed the finals of {it}",
     "competition.imported": "imported {it}",
     "competition.limits_changed": "changed the limits of {it}",
+    "competition.measured_again": "had one retraining of {it} measured again",
+    "competition.retraining_changed": "measured one retraining of the {split} split of {it}: {to} in place of {from}",
     "competition.opened": "opened {it}",
     "competition.organiser_added": "made {account} an organiser",
     "competition.organiser_removed": "took the organiser's rights from {account}",

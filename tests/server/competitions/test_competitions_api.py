@@ -1,11 +1,13 @@
 """Creating, preparing, opening and closing competitions over HTTP, and what outsiders see of them."""
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from sqlalchemy import select
 
+from lethe.competition.run_limits import RetrainingCost
 from server import queue
 from server.competitions import split_leases
 from server.competitions.split_leases import PreparedSplit
@@ -151,6 +153,50 @@ def test_failed_preparation_is_tried_again(server: Instance) -> None:
     assert {split["state"] for split in again["splits"]} == {SplitState.PENDING}
     prepare_all(server)
     assert server.client.get("/api/v1/competitions/digits").json()["state"] == "ready"
+
+
+def check_again(server: Instance, olga: dict[str, str], *, measure: bool, cpu_s: float) -> list[tuple[bool, bool]]:
+    """Have the ready splits checked, by a worker that would measure so. Return what each was asked to measure."""
+    path = f"/api/v1/competitions/digits/prepare?measure={str(measure).lower()}"
+    assert server.client.post(path, headers=olga).status_code == 202
+    asked = []
+    with server.database.read() as session:
+        ids = session.scalars(select(Split.id)).all()
+    for split_id in ids:
+        with server.database.write() as session:
+            work = split_leases.claim(session, split_id, lease_s=60)
+            assert work is not None
+            asked.append((work.retraining is not None, work.measures_again))
+            cost = work.retraining if work.retraining and not work.measures_again else RetrainingCost(1.0, cpu_s, 0.1)
+            measured = {
+                "retraining_time_s": cost.time_s,
+                "retraining_cpu_s": cost.cpu_s,
+                "start_cpu_s": cost.start_cpu_s,
+            }
+            assert split_leases.finish(session, work, replace(PREPARED, **measured))
+    return asked
+
+
+def announcements(server: Instance) -> list[str]:
+    return [each["text"] for each in server.client.get("/api/v1/competitions/digits/announcements").json()]
+
+
+def test_measured_retraining_stays_until_an_organiser_asks(both: Instance) -> None:
+    olga = both.organiser()
+    create(both, competition_toml(), olga)
+    assert check_again(both, olga, measure=False, cpu_s=0.19) == [(False, False)] * 2
+    act(both, "open", olga)
+    assert check_again(both, olga, measure=False, cpu_s=0.25) == [(True, False)] * 2
+    assert announcements(both) == []
+    assert check_again(both, olga, measure=True, cpu_s=0.25) == [(True, True)] * 2
+    [said] = announcements(both)
+    assert "0.25 s in place of 0.19 s" in said
+    with both.database.read() as session:
+        measured = select(AuditEvent.data).where(AuditEvent.action == "competition.retraining_changed")
+        found = sorted(session.scalars(measured), key=lambda data: data["split"])
+        assert found == [{"split": split, "from": "0.19 s", "to": "0.25 s"} for split in ("private", "public")]
+    assert check_again(both, olga, measure=False, cpu_s=0.5) == [(True, False)] * 2
+    assert len(announcements(both)) == 1
 
 
 def test_participants_may_not_organise(server: Instance) -> None:

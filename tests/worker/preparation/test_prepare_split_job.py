@@ -264,9 +264,12 @@ def test_a_check_by_a_host_that_has_no_copy_trains_nothing(
         session.scalars(select(Split)).one().state = SplitState.PENDING.value
         for shard in session.scalars(select(ModelShard)):
             session.delete(shard)
+    before = get_split(database).retraining
     monkeypatch.setattr(image_task, "train_models", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr(prepare_split_job, "measure_retraining_cost", lambda *_, **__: pytest.fail("measured again"))
     assert prepare_split_job.prepare(host("b", url=url), split_id)
     assert get_split(database).state == SplitState.READY
+    assert get_split(database).retraining == before
 
 
 def test_a_check_says_that_the_data_has_changed(

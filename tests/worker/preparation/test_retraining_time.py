@@ -1,5 +1,6 @@
 """What retraining takes of the processor, measured in the sandbox that runs submissions."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,35 @@ def test_long_retraining_is_measured_by_some_of_its_epochs(
     cost = measure_retraining_cost(Settings(home=tmp_path), split, competition(training=EPOCHS), time_s=600.0)
     assert '"epochs": 2' in sent[1]
     assert cost == RetrainingCost(600.0, cpu_s=3.0 * 20, start_cpu_s=0.5)
+
+
+@pytest.mark.parametrize(("others", "kept"), [(0.0, False), (0.8, True)])
+def test_measurement_beside_other_work_replaces_none(
+    tmp_path: Path, split: Path, monkeypatch: pytest.MonkeyPatch, *, others: float, kept: bool
+) -> None:
+    monkeypatch.setattr(retraining_time._Measurement, "cpu_s", lambda _self, name, _files, *, repeats: len(name))
+    monkeypatch.setattr(retraining_time._Load, "of_others", lambda _self, _own_s: others)
+    before, settings = RetrainingCost(1.0, cpu_s=0.19, start_cpu_s=0.1), Settings(home=tmp_path)
+    found = measure_retraining_cost(settings, split, competition(), time_s=1.0, before=before)
+    assert (found == before) is kept
+
+
+def test_first_measurement_beside_other_work_is_the_least_of_several(
+    tmp_path: Path, split: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    took = iter([0.5, 9.5, 0.5, 3.5])
+    monkeypatch.setattr(retraining_time._Measurement, "cpu_s", lambda *_, **__: next(took))
+    monkeypatch.setattr(retraining_time._Load, "of_others", lambda _self, _own_s: 0.8)
+    found = measure_retraining_cost(Settings(home=tmp_path), split, competition(), time_s=1.0)
+    assert found == RetrainingCost(1.0, cpu_s=3.0, start_cpu_s=0.5)
+
+
+def test_load_counts_what_others_compute() -> None:
+    load = retraining_time._Load(1)
+    until = time.process_time() + 0.3
+    while time.process_time() < until:
+        pass
+    assert load.of_others(0.0) > load.of_others(0.3) >= 0.0
 
 
 def test_gpu_and_failed_measurement_leave_processor_time_unknown(
