@@ -175,7 +175,7 @@ def get_evaluations(session: Session, submission_ids: Sequence[str], *, visibili
 def current_evaluation(session: Session, submission_id: str, visibility: str) -> Evaluation | None:
     """Return the submission's evaluation that counts on the split of that visibility."""
     known = get_evaluations(session, [submission_id], visibility=visibility)
-    return next((evaluation for evaluation in known if evaluation.is_current), None)
+    return next((evaluation for evaluation in reversed(known) if evaluation.is_current), None)
 
 
 def asked_for_by_organisers(session: Session, submission_ids: Sequence[str]) -> set[str]:

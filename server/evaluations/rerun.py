@@ -70,10 +70,12 @@ def instead(session: Session, submission: Submission, split: Split) -> Evaluatio
 
     It counts again if this one is cancelled, or if the host fails at it. Those of a re-judging go on beside both.
     """
-    replaced = repository.current_evaluation(session, submission.id, split.visibility)
-    if replaced is not None:
-        repository.lock_evaluation(session, replaced.id).is_current = False
-        repository.cancel_open_shards(session, replaced.id)
+    replaced = None
+    for known in repository.get_evaluations(session, [submission.id], visibility=split.visibility):
+        if known.is_current:
+            repository.lock_evaluation(session, known.id).is_current = False
+            repository.cancel_open_shards(session, known.id)
+            replaced = known if known.split_id == split.id else replaced
     session.flush()
     if split.visibility == Visibility.PUBLIC.value:
         _put_back(submission)

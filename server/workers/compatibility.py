@@ -11,7 +11,7 @@ from server.worker_facts import WorkerFacts, libraries_fact, minor_version
 from server.workers import repository
 from server.workers.repository import ReadySplit
 
-SERVES_OTHERS = "this worker serves other competitions (LETHE_COMPETITIONS)"
+SERVES_OTHERS = "this worker serves other competitions (LETHE_WORKER_COMPETITIONS)"
 
 
 @dataclass(frozen=True)
