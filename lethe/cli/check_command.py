@@ -163,7 +163,7 @@ def how_good(facts: dict[str, Any]) -> str:
     if facts["share_of_oracle"] is not None:
         low, high = facts["share_interval"]
         share = f"{facts['share_of_oracle']:.0%} ({low:.0%} to {high:.0%}) of what the oracle reaches with as many"
-        return f"{start}: {share}; the hidden splits decide."
+        return f"{start}: {share}. More models see smaller differences, so expect less of {facts['n_models']}."
     if oracle is not None and oracle <= 0:
         return f"{start}, which says little: the oracle itself reaches nothing there; try more --runs."
     if n < MIN_FOR_A_SHARE:

@@ -117,5 +117,7 @@ def test_long_log_keeps_its_end() -> None:
     ],
 )
 def test_quality_of_an_estimate_is_told(n: int, oracle: float | None, share: float | None, expected: str) -> None:
-    facts = {"estimated_from": n, "oracle_estimate": oracle, "share_of_oracle": share, "share_interval": (0.4, 0.6)}
+    facts = {"estimated_from": n, "oracle_estimate": oracle, "share_of_oracle": share, "share_interval": (0.4, 0.6)} | {
+        "n_models": 512
+    }
     assert expected in how_good(facts)
