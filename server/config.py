@@ -18,7 +18,7 @@ from server.environment import describe_wrong_values
 from server.socket_paths import socket_path
 
 SCHEMES = {  # of each service's URL
-    "database_url": ("sqlite", "postgresql+psycopg"),
+    "database_url": ("sqlite", "postgresql", "postgresql+psycopg"),
     "redis_url": ("redis", "rediss", "redis+socket", "memory"),
     "storage_url": ("file", "s3"),
 }

@@ -41,7 +41,10 @@ def test_what_is_read_elsewhere_and_other_programs_variables_are_not_named():
         ({"LETHE_PORT": "70000"}, "LETHE_PORT=70000: Input should be less than or equal to 65535"),
         ({"LETHE_ENVIRONMENT": "prod"}, "LETHE_ENVIRONMENT=prod: Input should be 'embedded' or 'production'"),
         ({"LETHE_LEASE_S": "0"}, "LETHE_LEASE_S=0: Input should be greater than 0"),
-        ({"LETHE_DATABASE_URL": "nonsense"}, "LETHE_DATABASE_URL: must begin with sqlite://, postgresql+psycopg://"),
+        (
+            {"LETHE_DATABASE_URL": "nonsense"},
+            "LETHE_DATABASE_URL: must begin with sqlite://, postgresql://, postgresql+psycopg://",
+        ),
         ({"LETHE_DATABASE_URL": "postgresql+psycopg://h:x/y"}, "LETHE_DATABASE_URL: is no URL such as postgresql"),
         ({"LETHE_STORAGE_URL": "nope://x"}, "LETHE_STORAGE_URL: must begin with file://, s3://"),
         ({"LETHE_REDIS_URL": "localhost:6379"}, "LETHE_REDIS_URL: must begin with redis://"),
