@@ -16,14 +16,14 @@ METRIC = "f"
 
 
 def ranks(axes: "Axes", content: Mapping[str, Any], results: BenchmarkResults, cells: Sequence[str]) -> None:  # noqa: ARG001
-    """Draw each method's mean rank and the ranks that hold 90 % of its probability; a colour is a Holm group."""
+    """Draw each method's mean rank and the ranks that hold 90 % of its probability; a colour is its first letter."""
     ranked = ranked_over_splits(results, cells, METRIC)
     if ranked is None:
         axes.text(0.5, 0.5, "ranks need two splits and two methods", ha="center", transform=axes.transAxes)
         return
     for place, i in enumerate(ranked.order):
         probability = ranked.found.rank_probability[i]
-        colour = f"C{(ranked.found.group[i] - 1) % 10}"
+        colour = f"C{(ord(ranked.found.letters[i][0]) - ord('a')) % 10}"
         axes.plot(probable_ranks(probability), [place, place], "-", color=colour, linewidth=2)
         axes.plot(mean_ranks(ranked.found)[i], place, "o", color=colour, markersize=4)
     axes.set_yticks(range(len(ranked.order)), [ranked.methods[i] for i in ranked.order], fontsize=6)

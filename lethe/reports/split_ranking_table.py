@@ -52,7 +52,8 @@ def split_ranking_tables(
 ) -> Iterator[Table]:
     """Yield for each task with two or more splits a row per ranked method, best mean rank first.
 
-    Columns: mean, probability of the first rank, mean rank, ranks that hold 90 % of the probability, Holm group. A
+    Columns: mean, probability of the first rank, mean rank, ranks that hold 90 % of the probability, letters: two
+    methods share one if all pairwise tests leave their difference open. A
     method without a value in some split is left out.
     """
     for names in same_task_cells(content):
@@ -63,7 +64,7 @@ def split_ranking_tables(
         few = "" if len(names) >= FEWEST_SPLITS else f", fewer than {FEWEST_SPLITS} splits: not for citing"
         columns = (
             Column("Method"), Column(f"{metric}, mean", 3), Column("P(first)"), Column("mean rank"),
-            Column("ranks, 90 %"), Column("Holm group"),
+            Column("ranks, 90 %"), Column("letters"),
         )  # fmt: skip
         yield Table(f"Ranks by {metric} over {len(names)} splits ({', '.join(names)}){few}{note}", columns, rows)
 
@@ -73,4 +74,4 @@ def _row(ranked: Ranked, i: int) -> tuple[Value, ...]:
     probability = found.rank_probability[i]
     low, high = probable_ranks(probability)
     mean, first, mean_rank = float(found.mean[i]), float(probability[0]), float(mean_ranks(found)[i])
-    return (ranked.methods[i], mean, first, mean_rank, f"{low} to {high}", int(found.group[i]))
+    return (ranked.methods[i], mean, first, mean_rank, f"{low} to {high}", found.letters[i])

@@ -1,9 +1,14 @@
 """Ranks over splits, and what may be ranked at all."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import ttest_rel
 
-from lethe.benchmark.split_ranking import rank_over_splits, same_task_cells
+from lethe.benchmark.split_ranking import rank_over_splits, same_task_cells, significance_letters
 from lethe.metrics.benchmark.paired_t import paired_t
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.reports.benchmark_tables import benchmark_tables
@@ -14,7 +19,7 @@ CLEAR = np.array([[0.9, 0.8, 0.9, 0.85, 0.9], [0.1, 0.12, 0.1, 0.11, 0.1], [0.11
 def test_clear_winner_is_first_in_every_sample_and_alone_in_its_group():
     found = rank_over_splits(CLEAR, higher_is_better=True)
     assert found.rank_probability[0].tolist() == [1.0, 0.0, 0.0]
-    assert found.group.tolist() == [1, 2, 2]
+    assert found.letters == ("a", "b", "b")
     assert found.rank_probability.sum(axis=0) == pytest.approx(np.ones(3))
     assert 0.2 < found.rank_probability[1, 1] < 0.8
 
@@ -22,14 +27,40 @@ def test_clear_winner_is_first_in_every_sample_and_alone_in_its_group():
 def test_lower_is_better_turns_the_ranking():
     found = rank_over_splits(CLEAR, higher_is_better=False)
     assert found.rank_probability[0].tolist() == [0.0, 0.0, 1.0]
-    assert found.group[0] == 2
+    assert found.letters == ("b", "a", "a")
 
 
 def test_probability_is_that_of_all_samples_of_two_splits():
     # means of (a, a), (a, b), (b, a), (b, b): the first method leads in three of four
     found = rank_over_splits(np.array([[1.0, 0.4], [0.0, 0.6]]), higher_is_better=True)
     assert found.rank_probability[0, 0] == pytest.approx(0.75, abs=0.02)
-    assert found.group.tolist() == [1, 1]
+    assert found.letters == ("a", "a")
+
+
+def test_pairs_are_one_family_of_two_sided_tests_that_a_spread_first_method_does_not_absorb():
+    rng = np.random.default_rng(0)
+    spread = 5.0 + 10.0 * np.array([1.0, -1.0, 1.2, -1.2, 0.0])  # first by its mean, and told apart from nobody
+    rows = np.stack([spread, 3.0 + 0.01 * rng.random(5), 2.0 + 0.01 * rng.random(5), 1.0 + 0.01 * rng.random(5)])
+    found = rank_over_splits(rows, higher_is_better=True)
+    raw = [ttest_rel(rows[a], rows[b]).pvalue for a, b in combinations(range(4), 2)]
+    order = np.argsort(raw)
+    corrected = np.maximum.accumulate(np.array(raw)[order] * np.arange(6, 0, -1))
+    assert sorted(found.p_value[np.triu_indices(4, 1)]) == pytest.approx(sorted(np.minimum(corrected, 1.0)))
+    assert found.n_tests == 6
+    assert not found.differs[0].any()
+    assert int(np.triu(found.differs, 1).sum()) == 3
+    assert found.letters == ("abc", "a", "b", "c")
+
+
+@given(st.integers(2, 9), st.data())
+def test_letters_say_exactly_which_pairs_differ(n_methods, data):
+    upper = data.draw(st.lists(st.booleans(), min_size=n_methods**2, max_size=n_methods**2))
+    differs = np.triu(np.array(upper).reshape(n_methods, n_methods), 1)
+    differs = differs | differs.T
+    letters = significance_letters(differs, np.arange(n_methods))
+    for a, b in combinations(range(n_methods), 2):
+        assert bool(set(letters[a]) & set(letters[b])) != differs[a, b]
+    assert "a" in letters[0]
 
 
 def test_equal_methods_share_their_ranks():
