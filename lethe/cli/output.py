@@ -108,7 +108,7 @@ def local_time(text: str | None) -> str:
 
 
 def score_text(score: float | None) -> str:
-    return "" if score is None else f"{score:.6f}"
+    return "" if score is None else f"{score:.5f}"  # as many digits as public scores have
 
 
 def write_json(document: Any, file: Path | None) -> None:

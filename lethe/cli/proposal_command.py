@@ -109,9 +109,14 @@ def _print(path: Path, detected: "Detected", proposal: "Proposal", sets: Sequenc
     )
     for note in detected.notes:
         console.print(f"note: {note}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+    if detected.images is None:
+        console.print(
+            "note: questions are not uploaded: put their folder below LETHE_DATASET_ROOTS on every worker",
+            style="yellow", markup=False, highlight=False, soft_wrap=True,
+        )  # fmt: skip
     console.print(f"\n{path} is written. Look at it, then:", markup=False, highlight=False, soft_wrap=True)
     for command in ("validate", "create"):
-        more = " --prepare" if command == "create" else ""
+        more = (" --no-upload" if detected.images is None else "") + " --prepare" if command == "create" else ""
         console.print(f"  lethe competition {command} {path}{more}", markup=False, highlight=False, soft_wrap=True)
 
 

@@ -86,7 +86,7 @@ def submissions(server: InCompetition) -> None:
     """List your team's submissions, the newest first."""
     found = server.client.submissions(server.slug)
     server.answer(found)
-    columns = ("id", "received", "file", "stage", "score#", "chosen", "message")
+    columns = ("id", "received", "file", "stage", "score#", "final", "message")
     print_table("", columns, (_row(submission) for submission in found), empty="No submissions yet.")
 
 

@@ -34,7 +34,8 @@ def stop_twins(session: Session, failed: Split) -> None:
         if twin.id != failed.id and twin.state in UNFINISHED:
             stalled_preparations.let_go(twin)
             twin.state = SplitState.FAILED.value
-            twin.error = f"stopped, since the {failed.visibility} split failed"
+            of_task = f" of the task {competition.task_name}" if competition.task_name else ""
+            twin.error = f"stopped, since the {failed.visibility} split{of_task} failed: {failed.error}"
             repository.forget_model_shards(session, twin.id)
 
 

@@ -205,20 +205,31 @@ class ShownScore:
     breakdown: Annotated[Breakdown | None, Field(description="where the organiser shows it")] = None
 
 
-def score(found: PublicScore | PrivateScore, competition: Competition, *, rung: float | None = None) -> ShownScore:
-    """Return a score with what the competition's file opens of it. rung: what its ladder shows after the submission."""
+def score(
+    found: PublicScore | PrivateScore,
+    competition: Competition,
+    *,
+    received_at: datetime | None = None,
+    rung: float | None = None,
+) -> ShownScore:
+    """Return a score with what the competition's file opens of it.
+
+    received_at: of the submission; its minute may begin earlier, but no score is computed before. rung: what its
+    ladder shows after the submission.
+    """
     metric = stored_file(competition).scoring
     visibility = Visibility.PUBLIC if isinstance(found, PublicScore) else Visibility.PRIVATE
     hides_parts = shows_ladder(competition, visibility)
     low, high = found.interval_low, found.interval_high
     has_interval = metric.show_intervals and not hides_parts and low is not None and high is not None
     has_parts = metric.show_breakdown and not hides_parts
+    minute = to_minute(found.computed_at)
     return ShownScore(
         final_score=show_score(found.final_score if rung is None else rung, visibility),
         interval_low=show_score(low, visibility) if has_interval and low is not None else None,
         interval_high=show_score(high, visibility) if has_interval and high is not None else None,
         scorer_version=found.scorer_version,
-        computed_at=ShownMoment(to_minute(found.computed_at)),
+        computed_at=ShownMoment(max(minute, received_at) if received_at else minute),
         run_time_s=show_run_time(found.details.get("run_wall_time_s")),
         breakdown=Breakdown.of(found, found.details) if has_parts else None,
     )

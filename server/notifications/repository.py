@@ -11,6 +11,7 @@ from server.conditional_update import changes_one_row
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionOrganiser, Membership
 from server.models.notification import Delivery, DeliveryState, QueuedEmail, Webhook
+from server.models.participation import Participant, ParticipantState, TermsAcceptance
 
 Outgoing = Delivery | QueuedEmail
 Row = TypeVar("Row", Delivery, QueuedEmail)
@@ -72,9 +73,23 @@ def addresses_of_team(session: Session, team_id: str) -> list[str]:
 
 
 def addresses_of_competition(session: Session, competition_id: str) -> list[str]:
-    """Return the addresses of everybody who takes part in a competition or organises it, and wants mail."""
-    members = select(Account.email).join(Membership, Membership.account_id == Account.id)
-    theirs = members.where(Membership.competition_id == competition_id, *_reachable())
+    """Return the addresses of everybody who takes part in a competition or organises it, and wants mail.
+
+    Also without a team: who was admitted, or has accepted the terms, and was not removed.
+    """
+    refused = select(Participant.account_id).where(
+        Participant.competition_id == competition_id, Participant.state == ParticipantState.REFUSED.value
+    )
+    taking_part = [
+        select(table.account_id).where(table.competition_id == competition_id)
+        for table in (Membership, Participant, TermsAcceptance)
+    ]
+    asked = select(Participant.account_id).where(
+        Participant.competition_id == competition_id, Participant.state == ParticipantState.ASKED.value
+    )
+    theirs = select(Account.email).where(
+        Account.id.in_(union(*taking_part)), Account.id.not_in(union(refused, asked)), *_reachable()
+    )
     return _addresses(session, union(theirs, _organisers(competition_id)).subquery().c.email)
 
 

@@ -125,7 +125,7 @@ def _body(
     split = session.get_one(Split, evaluation.split_id)
     shards = [s for s in evaluation_repository.get_shards(session, [evaluation.id]) if s.kind == ShardKind.RUNS]
     attempts = evaluation_repository.get_attempts(session, [evaluation.id]) if exact else ()
-    shown = gate.score(score, submission.competition)
+    shown = gate.score(score, submission.competition, received_at=submission.received_at)
     libraries = stored_file(submission.competition).submissions.libraries
     return {
         "format": FORMAT,

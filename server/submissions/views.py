@@ -110,7 +110,9 @@ def _views(
             progress=progress.get(submission.id),
             score=scores.get(submission.id),
             can_cancel=submission.id in cancellable,
-            private_score=gate.score(revealed[submission.id], submission.competition)
+            private_score=gate.score(
+                revealed[submission.id], submission.competition, received_at=submission.received_at
+            )
             if submission.id in revealed
             else None,
         )
@@ -147,4 +149,6 @@ def _public_scores(session: Session, submissions: Sequence[Submission]) -> dict[
         rungs |= boards.ladder_scores(session, competition, list(team_ids))
     # What is not on the ladder, because it was disqualified, has no score there.
     shown = [s for s in scored if s.id in rungs or s not in on_ladder]
-    return {s.id: gate.score(found[s.id], s.competition, rung=rungs.get(s.id)) for s in shown}
+    return {
+        s.id: gate.score(found[s.id], s.competition, received_at=s.received_at, rung=rungs.get(s.id)) for s in shown
+    }

@@ -105,7 +105,9 @@ class SubmissionOut(Out):
     )
     failure: FailureOut | None
     refunded: bool = Field(description="does not count against the quota")
-    selected: bool = Field(description="chosen for the private board")
+    selected: bool = Field(
+        description="a final: chosen by its team, or at the close automatically where the team chose none"
+    )
     publish_code: bool = Field(description="its team lets its code be published with the results, after the end")
     can_cancel: bool
     parts: list[PartOut] = Field(default=[], description="one for each task; none in a competition without tasks")

@@ -41,7 +41,7 @@ def test_people_and_submissions_are_listed(lethe: Run, submission: str) -> None:
 
 def test_analysis_shows_the_parts_of_a_score(lethe: Run, submission: str) -> None:
     shown = lethe("competition", "analysis", "digits", submission).stdout
-    assert "0.500000" in shown
+    assert "0.50000" in shown
     assert "forgetting quality" in shown
     refused = lethe("competition", "analysis", "digits", submission, "--split", "private")
     assert "has no private scores before it closes" in told(refused)

@@ -56,7 +56,10 @@ def test_split_that_fails_stops_its_twin_and_unlocks_the_file(
 ) -> None:
     with both.database.write() as session:
         assert split_leases.fail(session, works[0], "no such column")
-    assert states(both) == {("failed", "no such column"), ("failed", "stopped, since the private split failed")}
+    assert states(both) == {
+        ("failed", "no such column"),
+        ("failed", "stopped, since the private split failed: no such column"),
+    }
     assert not beats(both, works[1]), "who works on the twin goes on for nothing"
     with both.database.read() as session:
         competition = competitions.get(session, "digits", account=olga)

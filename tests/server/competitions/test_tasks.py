@@ -7,16 +7,19 @@ import pytest
 from sqlalchemy import select
 
 from lethe.competition.visibility import Visibility
-from server.competitions import organisers
+from server.accounts import service as accounts
+from server.competitions import organisers, split_leases
 from server.competitions import service as competitions
 from server.db import now
 from server.errors import Conflict
 from server.evaluations import service as evaluations
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionState, Split, SplitState
+from server.models.participation import Participant, TermsAcceptance
 from server.models.submission import Fault, Submission
+from server.notifications import repository
 from tests.support.instance import GOOD_CODE, Instance, make_zip
-from tests.support.tasks import make_ready, open_tasks, part_ids, score_parts, tasks_toml
+from tests.support.tasks import FACES, make_ready, open_tasks, part_ids, score_parts, tasks_toml
 
 S = CompetitionState
 API = "/api/v1/competitions"
@@ -448,3 +451,36 @@ def test_a_task_is_rejudged_by_itself_and_the_competition_not(
     assert "its tasks have one each: three--faces" in refused.json()["detail"]
     begun = server.client.post(f"{API}/three--faces/rejudgings", headers=organiser, json=asked)
     assert begun.status_code == 201, begun.text
+
+
+def test_a_split_that_fails_names_its_task_at_the_others(server: Instance) -> None:
+    olga = server.account("olga", Role.ORGANISER)
+    with server.database.write() as session:
+        competitions.create(session, tasks_toml(text=False), organiser=olga)
+    server.client.post(f"{API}/three/prepare", headers=server.headers(olga))
+    with server.database.write() as session:
+        competition = competitions.get(session, "three", account=olga)
+        first = competitions.get_split(session, competitions.get_task(session, competition, FACES), Visibility.PUBLIC)
+        work = split_leases.claim(session, first.id, lease_s=60)
+        assert work is not None
+        split_leases.fail(session, work, "no such column")
+        errors = {split.error for split in competitions.splits(session, competition) if split.id != first.id}
+    assert errors == {"stopped, since the public split of the task faces failed: no such column"}
+
+
+def test_announcements_reach_who_is_admitted_and_has_no_team(server: Instance) -> None:
+    with server.database.write() as session:
+        for name in ("olga", "ada", "bob", "cyd", "dan"):
+            account = accounts.register(session, name=name, password="correct horse battery", role=Role.PARTICIPANT)
+            account.email, account.email_confirmed_at = f"{name}@example.org", now()
+            account.role = (Role.ORGANISER if name == "olga" else Role.PARTICIPANT).value
+            session.flush()
+        people = {account.name: account for account in session.scalars(select(Account))}
+        competition = competitions.create(session, tasks_toml(text=False), organiser=people["olga"])
+        for name, state in (("ada", "admitted"), ("bob", "asked"), ("cyd", "refused")):
+            session.add(Participant(competition_id=competition.id, account_id=people[name].id, state=state))
+        for name in ("cyd", "dan"):
+            session.add(TermsAcceptance(competition_id=competition.id, account_id=people[name].id, version=1))
+        session.flush()
+        found = repository.addresses_of_competition(session, competition.id)
+    assert found == ["ada@example.org", "dan@example.org", "olga@example.org"]

@@ -92,6 +92,13 @@ def test_error_of_a_mean_is_that_of_independent_tasks() -> None:
     )
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_error_does_not_rest_on_one_order_of_few_replicates(seed: int) -> None:
+    team = {name: drawn(10 * seed + k, 0.3, 0.03, length=64) for k, name in enumerate(NAMES)}
+    (found,) = found_with_errors(Combine(by="mean"), team)
+    assert found.standard_error == pytest.approx(0.03 / np.sqrt(3), rel=0.03)
+
+
 def test_replicates_of_tasks_do_not_line_up() -> None:
     """All tasks leave out the same numbers of models: taken together as they stand, their errors would add up."""
     team = dict.fromkeys(NAMES, drawn(1, 0.3, 0.03))
