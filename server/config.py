@@ -187,6 +187,9 @@ class Settings(BaseSettings):
         default=60, ge=0, description="accounts that one address of the internet may register in an hour; 0: any number"
     )
     open_registration: bool = Field(default=True, description="whether anyone may register an account")
+    webhooks_to_private: bool = Field(
+        default=False, description="send webhooks also to addresses of private networks, in a closed installation"
+    )
     smtp_host: str = Field(default="", description="mail server; empty: this instance sends no mail")
     smtp_port: int = Field(default=587, ge=1, le=65535, description="port of the mail server")
     smtp_tls: Literal["starttls", "implicit", "none"] = Field(

@@ -65,7 +65,8 @@ def send_mail() -> int:
 @app.task(name=DELIVER_WEBHOOKS, soft_time_limit=MESSAGES_MAY_TAKE_S)
 def deliver_webhooks() -> int:
     """Send the webhook deliveries that are due."""
-    return webhook_delivery.deliver(get_database(), get_settings(), at=now())
+    settings = get_settings()
+    return webhook_delivery.deliver(get_database(), settings, at=now(), allow_private=settings.webhooks_to_private)
 
 
 @app.task(name=SWEEP)

@@ -52,7 +52,7 @@ def evaluate(
         progress=progress,
     )
     require_consistent(found)
-    said = input_warnings(found)
+    said = input_warnings(found, names_are_given=chosen is None)
     for text in said:
         warnings.warn(text, InputWarning, stacklevel=2)
     requests = computable(found) if metrics is None else _listed(metrics)
@@ -94,7 +94,7 @@ def _inputs(
         for side, models in given.items()
         if models is not None
     }
-    own = None if shared is None else {name: as_array(values) for name, values in shared.items()}
+    own = None if shared is None else {name: as_array(values, name=f"`{name}`") for name, values in shared.items()}
     if split is None:
         return Inputs(**sides, shared=own)
     if others := sorted((sides.keys() | ({"shared"} if own else set())) - {"unlearned"}):

@@ -36,7 +36,11 @@ def arrays_of(given: Models, *, side: str, split: Split | None, device: str, pro
     if isinstance(given, ModelOutputs):
         return {name: values for name, values in vars(given).items() if values is not None}
     if isinstance(given, Mapping):
-        return {name: as_array(values) for name, values in given.items()} if _is_plain(given, side) else given
+        return (
+            {name: as_array(values, name=f"{side} `{name}`") for name, values in given.items()}
+            if _is_plain(given, side)
+            else given
+        )
     if isinstance(given, MethodRuns):
         given = given.folder
     if isinstance(given, str | Path):
@@ -47,7 +51,7 @@ def arrays_of(given: Models, *, side: str, split: Split | None, device: str, pro
     elif modules := _modules(given):
         evaluator = partial(_of_modules, modules)
     else:
-        return {"confidences": as_array(given)}
+        return {"confidences": as_array(given, name=f"{side} `confidences`")}
     if split is None:
         raise InvalidMetricInput(f"the {side} models are no arrays: `split` is needed, on which they are evaluated")
     return _evaluated(evaluator, split, device=device, progress=progress)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.metrics.core.invalid_input import InvalidMetricInput
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from lethe.reference.bundle import BundleDescription
 
 Arrays = dict[str, NDArray[Any]]
+BFLOAT16 = "torch.bfloat16"
 
 
 @dataclass(frozen=True)
@@ -154,8 +157,18 @@ def as_split(given: "Split | str | Path") -> Split:
     return given if isinstance(given, Split) else Split.load(given)
 
 
-def as_array(values: Any) -> NDArray[Any]:
-    """Return values as an array; a torch tensor is taken from its device and graph."""
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
-    return np.asarray(values)
+def as_array(values: Any, *, name: str = "values") -> NDArray[Any]:
+    """Return values as an array; a torch tensor is taken from its device and graph, bfloat16 is widened.
+
+    name: for the message. Raises InvalidMetricInput for what is masked, sparse or no array.
+    """
+    try:
+        if hasattr(values, "detach"):
+            values = values.detach().cpu()
+            values = (values.float() if str(values.dtype) == BFLOAT16 else values).numpy()
+        if np.ma.is_masked(values):
+            raise InvalidMetricInput(f"{name} has masked values: fill them, or leave these examples out of all arrays")
+        array = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidMetricInput(f"{name} cannot be read as an array of numbers: {error}") from error
+    return array.astype(np.float32) if array.dtype.name == BFLOAT16.removeprefix("torch.") else array

@@ -120,8 +120,8 @@ def _print(checked: "Checked", kit: "Kit", facts: dict[str, Any], *, show_log: b
             ("samples", None if entry.mode == "notebook" else entry.style),
             ("given by name", ", ".join(entry.keywords)),
             ("done", f"{facts['runs']} runs"),
-            ("time of a run", _time(facts["run_s"], facts["run_limit_s"])),
-            (f"of all {facts['n_models']} runs", _time(facts["all_runs_s"], facts["all_runs_limit_s"])),
+            ("time of a run", _time(facts["run_s"], facts["run_limit_s"], of=facts["run_time_of"])),
+            (f"of all {facts['n_models']} runs", _time(facts["all_runs_s"], facts["all_runs_limit_s"], of="clock")),
             ("memory", f"{facts['peak_memory_mib']:.0f} of {kit.limits.memory_mib} MiB"),
             ("accuracy on retain", _rate(facts["retain_accuracy"])),
             ("on validation", _rate(facts["validation_accuracy"])),
@@ -171,10 +171,13 @@ def how_good(facts: dict[str, Any]) -> str:
     return f"{start}: the kit has too few retrained models to say what the oracle reaches; the hidden splits decide."
 
 
-def _time(seconds: float | None, limit_s: float) -> str | None:
+def _time(seconds: float | None, limit_s: float, *, of: str) -> str | None:
+    """Return a time beside its limit, of the processor or by the clock as the limit is, and whether it fits."""
     if seconds is None:
         return None
-    return f"{seconds:.2f} s on this machine; {limit_s:g} s are allowed on the server"
+    unit = "s of the processor" if of == "processor" else "s by the clock"
+    verdict = "fits" if seconds <= limit_s else "does NOT fit"
+    return f"{seconds:.2f} of {limit_s:.3g} {unit}, measured here: {verdict}"
 
 
 def _rate_between(value: float | None, ends: tuple[float, float] | None) -> str | None:

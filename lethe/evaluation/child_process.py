@@ -97,7 +97,7 @@ def answer_requests(answers_fd: int, answer: Callable[[Mapping[str, Any]], Mappi
 
 
 def run_forked(work: Callable[[], int], *, limit_s: float | None) -> dict[str, Any]:
-    """Run `work` in a fork. Return its exit `status`, None where its time was over, wall time and peak memory."""
+    """Run `work` in a fork. Return its exit `status`, None where its time was over, its times and peak memory."""
     started = time.monotonic()
     child = os.fork()
     if child == 0:
@@ -119,5 +119,6 @@ def run_forked(work: Callable[[], int], *, limit_s: float | None) -> dict[str, A
     return {
         "status": os.waitstatus_to_exitcode(status) if pid else None,
         "wall_time_s": time.monotonic() - started,
+        "cpu_time_s": usage.ru_utime + usage.ru_stime,
         "peak_memory_mib": usage.ru_maxrss / 1024,
     }

@@ -25,6 +25,7 @@ class ChildResult:
     weights: bytes | None
     fault: Mapping[str, Any] | None
     wall_time_s: float
+    cpu_time_s: float
     peak_memory_mib: float
 
 
@@ -63,4 +64,5 @@ class ChildRuns(ChildProcess):
         answer = self.ask(request)
         content = weights.read_bytes() if "fault" not in answer else None
         weights.unlink(missing_ok=True)
-        return ChildResult(content, answer.get("fault"), answer["wall_time_s"], answer["peak_memory_mib"])
+        measured = (float(answer[name]) for name in ("wall_time_s", "cpu_time_s", "peak_memory_mib"))
+        return ChildResult(content, answer.get("fault"), *measured)

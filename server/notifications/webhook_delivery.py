@@ -6,7 +6,6 @@ the one that is connected to, redirects are not followed, little of the answer i
 """
 
 import asyncio
-import ipaddress
 import json
 import socket
 from collections.abc import Sequence
@@ -22,11 +21,10 @@ from server.config import Settings
 from server.db import Database, now
 from server.models.notification import Delivery, Webhook
 from server.notifications import outbox, repository, webhooks
+from server.notifications.public_addresses import is_public
 
 TIMEOUT_S = 10.0  # of one message from first to last, however slowly its receiver goes about it
 AT_ONCE = 20
-UNICAST = ipaddress.ip_network("2000::/3")  # all that is given to hosts of the internet
-TRANSLATED = ipaddress.ip_network("64:ff9b::/96")  # the addresses of IPv4 where a network has none of its own
 
 
 class Refused(Exception):
@@ -112,21 +110,7 @@ async def _public_address(host: str, port: int, *, allow_private: bool) -> str:
     """Return the address to connect to. Raises Refused unless every address of the host is public."""
     known = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     found = {str(info[4][0]) for info in known}
-    private = [address for address in found if not _is_public(address)]
+    private = [address for address in found if not is_public(address)]
     if private and not allow_private:
-        raise Refused(f"{host} is not a public address")
+        raise Refused(f"{host} is not a public address; LETHE_WEBHOOKS_TO_PRIVATE allows such ones")
     return min(found)
-
-
-def _is_public(address: str) -> bool:
-    """Return whether an address is one host's of the public internet, also where it stands for one of IPv4.
-
-    Python calls whatever is not reserved for something else global: groups of hosts, and networks given up long ago.
-    """
-    parsed = ipaddress.ip_address(address)
-    if isinstance(parsed, ipaddress.IPv6Address):
-        if parsed in TRANSLATED:
-            return _is_public(str(ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)))
-        if parsed not in UNICAST or parsed.sixtofour or parsed.teredo:
-            return False
-    return parsed.is_global and not parsed.is_multicast

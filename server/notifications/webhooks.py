@@ -25,6 +25,7 @@ from server.models.account import Account
 from server.models.competition import Competition
 from server.models.notification import Delivery, Webhook
 from server.notifications import repository
+from server.notifications.public_addresses import names_private_host
 
 EVENTS = (
     "submission.scored",
@@ -52,7 +53,7 @@ def create(
     session: Session, settings: Settings, competition: Competition, *, url: str, events: Sequence[str], actor: Account
 ) -> NewWebhook:
     """Send these events to `url` from now on. Raises InvalidInput or Conflict."""
-    _check(url, events)
+    _check(url, events, allow_private=settings.webhooks_to_private)
     repository.lock_competition(session, competition.id)
     if len(repository.webhooks(session, competition.id)) >= MOST_WEBHOOKS:
         raise Conflict(f"A competition has at most {MOST_WEBHOOKS} webhooks; remove one first")
@@ -122,9 +123,12 @@ def _is_address(url: str) -> bool:
     return written and parts.scheme in ("https", "http") and bool(parts.hostname) and not parts.username
 
 
-def _check(url: str, events: Sequence[str]) -> None:
+def _check(url: str, events: Sequence[str], *, allow_private: bool) -> None:
     if not _is_address(url):
         allowed = "needs the form https://host/path, without a user name"
+        raise InvalidInput(f"The address {allowed}", violations=(Violation("url", allowed, url[:120]),))
+    if not allow_private and names_private_host(urlsplit(url).hostname or ""):
+        allowed = "must be one of the public internet: this server sends nothing into its own network"
         raise InvalidInput(f"The address {allowed}", violations=(Violation("url", allowed, url[:120]),))
     unknown = sorted(set(events) - set(EVENTS))
     if unknown or not events:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, NotFound, Violation
 from server.accounts import repository as account_repository
-from server.accounts.look_alikes import look_alike_key
+from server.accounts.look_alikes import get_shape, look_alike_key
 from server.audit import log as audit
 from server.competitions import lifecycle, participation
 from server.db import now
@@ -20,6 +20,7 @@ from server.models.competition import Competition, CompetitionState, Membership,
 from server.teams import repository
 
 NAME_LENGTH = 60
+REFERENCES = ("oracle", "original", "originalmodel", "retrained", "retraining", "exactretraining", "baseline")
 PAGE_SIZE = 100
 RENAMED_BY_TEAMS = frozenset(CompetitionState) - {"closed", "provisional", "final", "archived"}
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
@@ -69,6 +70,7 @@ def create(session: Session, competition: Competition, account: Account, *, name
     """
     lifecycle.require_no_task(competition)
     name = checked_name(name)
+    _check_no_references_name(name)
     participation.check_may_take_part(session, competition, account)
     if get_team(session, competition, account) is not None:
         raise Conflict(f"You are in a team of {competition.slug} already; leave it first")
@@ -142,6 +144,8 @@ def _shortened(label: str, length: int) -> str:
 def rename(session: Session, team: Team, *, name: str, actor: Account, reason: str = "") -> None:
     """Give the team another name. Raises InvalidInput or Conflict."""
     old, name = team.name, checked_name(name)
+    if not team.is_baseline:
+        _check_no_references_name(name)
     account_repository.lock_look_alikes(session, name_key(name))
     _check_no_persons_name(session, name, own=members(session, team))
     others = repository.teams_like(session, competition_id=team.competition_id, name_keys=key_pair(name))
@@ -183,6 +187,14 @@ def checked_name(name: str) -> str:
         allowed = f"needs 1 to {NAME_LENGTH} visible characters"
         raise InvalidInput(f"The team's name {allowed}", violations=(Violation("name", allowed, name[:NAME_LENGTH]),))
     return name
+
+
+def _check_no_references_name(name: str) -> None:
+    """Raise InvalidInput for a name that reads as one of the references that a board shows beside the teams."""
+    letters = "".join(letter for letter in get_shape(name_key(name)) if letter.isalnum())
+    if letters in {get_shape(reference) for reference in REFERENCES}:
+        reserved = "is what a leaderboard calls a reference; choose another"
+        raise InvalidInput(f"The team's name {reserved}", violations=(Violation("name", reserved, name),))
 
 
 def _check_no_persons_name(session: Session, name: str, *, own: Sequence[Account]) -> None:

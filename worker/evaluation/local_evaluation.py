@@ -68,6 +68,7 @@ def _run_function(
             checked.failure = Failure(error.slug, error.detail)
             return
         checked.seconds.append(result.wall_time_s)
+        checked.cpu_seconds.append(result.cpu_time_s)
         on_run(run + 1)
         if run == 0 and is_compared(request) and not _compared(checked, sandbox, request, result, kit):
             return

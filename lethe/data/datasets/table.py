@@ -1,5 +1,6 @@
 """Rows of a table: features as numbers in the place of pixels."""
 
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -81,6 +82,7 @@ def _of_sklearn(name: str) -> tuple[Features, NDArray[np.int64], tuple[str, ...]
 
 
 def _of_npz(path: Path) -> tuple[Features, NDArray[np.int64], tuple[str, ...], NDArray[np.int64]]:
+    _check_unpacked(path)
     try:
         with np.load(path, allow_pickle=False) as opened:
             arrays = {name: opened[name] for name in ("features", "labels", "persons") if name in opened}
@@ -98,6 +100,17 @@ def _of_npz(path: Path) -> tuple[Features, NDArray[np.int64], tuple[str, ...], N
         raise InvalidDataset(f"{path}: labels name {n_classes} classes; at most {MOST_WORDS} are allowed")
     features = _checked(path, arrays["features"])
     return features, labels, names, own_person_each(len(labels)) if persons is None else persons
+
+
+def _check_unpacked(path: Path) -> None:
+    """Raise InvalidDataset where an archive's arrays are larger than a file may be: few bytes may become many."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+    except (OSError, zipfile.BadZipFile) as error:
+        raise InvalidDataset(f"{path} cannot be read as .npz: {error}") from error
+    if size > MOST_BYTES:
+        raise InvalidDataset(f"{path} unpacks to {size:,} bytes; at most {MOST_BYTES:,} are read")
 
 
 def _of_csv(

@@ -164,6 +164,7 @@ _OF_RECIPES = (
 )
 
 _TEXT = CaptureLevel.TEXT
+MAY_BE_BOOLEAN = ("_correct",)  # ends of names
 MAY_BE_EMPTY = ("real_authors_", "world_facts_")  # questions that a network without pretraining is not asked
 
 

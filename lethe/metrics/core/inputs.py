@@ -13,7 +13,7 @@ import numpy as np
 import numpy.lib.format as npy
 import numpy.typing as npt
 
-from lethe.metrics.core.array_catalogue import ARRAYS, AXES, MAY_BE_EMPTY, CaptureLevel, Side
+from lethe.metrics.core.array_catalogue import ARRAYS, AXES, MAY_BE_BOOLEAN, MAY_BE_EMPTY, CaptureLevel, Side
 from lethe.metrics.core.arrays import class_labels, finite_array, require_losses
 from lethe.metrics.core.derived_arrays import DERIVED
 from lethe.metrics.core.input_checks import Contradiction, conflicts, require_scale
@@ -80,6 +80,12 @@ class Inputs:
     def has_stored(self, side: Side, name: str) -> bool:
         """Return whether the array of this side was given."""
         return self._place(side, name) is not None
+
+    def stored_names(self) -> list[tuple[str, str]]:
+        """Return whose each array is, and its name."""
+        given = [(f"the {side} models", arrays) for side, arrays in self._stored.items()]
+        given += [] if self._split_arrays is None else [("the split", self._split_arrays)]
+        return [(whose, name) for whose, arrays in given for name in arrays]
 
     def n_models(self, side: Side) -> int | None:
         """Return the number of models of a side, None where no array tells it."""
@@ -228,6 +234,9 @@ def _checked(values: Any, side: Side, name: str) -> Array:
     """Return a stored array, refused where it is of another shape than the catalogue's or not finite."""
     if name not in ARRAYS:
         return np.asarray(values)
+    if np.asarray(values).dtype.kind == "b" and not name.endswith(MAY_BE_BOOLEAN):
+        called = f"`{name}`" if side == Side.SHARED else f"{side} `{name}`"
+        raise InvalidMetricInput(f"{called} must be real numbers, not true and false", side=side.value)
     if name.startswith(MAY_BE_EMPTY) and np.size(values) == 0:
         return np.asarray(values)
     axes = [AXES[axis] for axis in ARRAYS[name].axes]

@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 SPREAD_RATIO = 8.0  # unlearned models spread wider or closer than retrained ones, yet not by so much
+NEAR_ZERO = 0.01  # logits that come so near to 0 lie on both sides of it
 FEWEST = 20  # values; of fewer nothing is said
 
 
@@ -40,6 +41,8 @@ def _kind(values: Array) -> str | None:
         return "probabilities"
     if finite.min() >= 0 and finite.max() <= 100 and finite.max() > 50 and np.median(finite) > 30:
         return "percentages"
+    if finite.min() >= 0 and (np.median(finite) < 1 or finite.min() < NEAR_ZERO):
+        return "losses, -log p"
     return "log-probabilities" if finite.max() <= 0 and finite.max() > -1e-3 else None
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import lethe
+from lethe.metrics.core.softmax import log_margin
 from tests.lethe.metrics import synthetic
 
 N, S, T, C = 16, 6, 8, 3
@@ -16,11 +17,13 @@ LABELS = {"forget_labels": np.arange(S) % C, "test_labels": np.arange(T) % C, "r
 def side(seed: int, n: int = N) -> dict:
     """Return small arrays of one side."""
     random = np.random.default_rng(seed)
+    logits = random.normal(scale=2.0, size=(n, S, C))
+    logits[:, np.arange(S), LABELS["forget_labels"]] += 2.0
     return {
-        "confidences": random.normal(1.0, 2.0, (n, S)),
+        "confidences": log_margin(logits, LABELS["forget_labels"]),
         "retain_accuracy": random.uniform(0.8, 1.0, n),
         "test_accuracy": random.uniform(0.6, 0.9, n),
-        "forget_logits": random.normal(size=(n, S, C)),
+        "forget_logits": logits,
         "test_logits": random.normal(size=(n, T, C)),
         "retain_logits": random.normal(size=(n, T, C)),
     }
@@ -202,3 +205,60 @@ def test_consistent_arrays_of_every_level_are_accepted() -> None:
         warnings.simplefilter("ignore")
         found = lethe.evaluate(**synthetic.sides(), shared=synthetic.split_arrays(), metrics=["klom", "accuracy_gap"])
     assert all(one.result is not None for one in found.values())
+
+
+LOGITS = U["forget_logits"]
+BOTH = {"oracle": R | {"confidences": np.vstack([R["confidences"][:3], side(3)["confidences"][3:]])}}
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (given("shared", forget_labels=LABELS["forget_labels"] + 1), "`forget_labels` must be within 0..2, not 3"),
+        (given("shared", forget_labels=LABELS["forget_labels"] - 1), "`forget_labels` must be within 0..2, not -1"),
+        (
+            given("shared", forget_labels=LABELS["forget_labels"].astype(float)),
+            "whole class numbers, not float",
+        ),
+        (
+            given("shared", forget_labels=np.eye(C)[LABELS["forget_labels"]]),
+            "must have shape (examples)",
+        ),
+        (given(retain_accuracy=100 * U["retain_accuracy"]), "`retain_accuracy` must be within [0, 1], not"),
+        (given("retrained", test_accuracy=100 * U["test_accuracy"]), "`test_accuracy` must be within [0, 1], not"),
+        (given(confidences=U["confidences"] > 0), "unlearned `confidences` must be real numbers, not true and false"),
+        (given(confidences=np.ma.masked_less(U["confidences"], 0)), "unlearned `confidences` has masked values"),
+    ],
+)
+def test_arrays_that_no_metric_may_read_are_refused_whichever_is_asked_for(call: dict, said: str) -> None:
+    with pytest.raises(lethe.metrics.InvalidMetricInput) as refused:
+        lethe.evaluate(**call)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            given(confidance=U["confidences"]),
+            "`confidance` of the unlearned models; did you mean `conf",
+        ),
+        (given("shared", forget_label=LABELS["forget_labels"]), "no metric reads `forget_label` of the split; did"),
+        (given(drop=("forget_logits",), confidences=np.logaddexp(0, -U["confidences"])), "look like losses, -log"),
+        (
+            given(forget_logits=LOGITS[::-1].copy()),
+            "`confidences` are not those of `forget_logits`",
+        ),
+        (
+            given("retrained", confidences=U["confidences"], drop=("forget_logits",)),
+            "16 unlearned models are among",
+        ),
+        ({**given(), **BOTH}, "3 oracle models are among the retrained ones"),
+        (
+            given(drop=("forget_logits",), confidences=np.tile(U["confidences"][:2], (8, 1))),
+            "14 of 16 unlearned",
+        ),
+    ],
+)
+def test_arrays_that_are_hardly_meant_are_said(call: dict, said: str) -> None:
+    assert any(said in text for text in said_of(call)), said_of(call)

@@ -61,6 +61,15 @@ class Receiver:
                 answer.flush()
 
 
+@pytest.fixture(autouse=True)
+def _closed_installation(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Receivers of these tests are on this machine."""
+    monkeypatch.setenv("LETHE_WEBHOOKS_TO_PRIVATE", "true")
+    get_settings.cache_clear()
+    yield
+    get_settings.cache_clear()
+
+
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     made = Receiver()
@@ -242,3 +251,32 @@ def test_unknown_event_is_refused(server: Instance) -> None:
 def test_webhooks_are_for_organisers(server: Instance) -> None:
     opened(server)
     assert create(server, server.participant(), "https://example.org").status_code == 403
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "10.1.2.3:8080",
+        "192.168.0.9",
+        "[::1]",
+        "[fd00::1]",
+        "169.254.169.254",
+        "localhost",
+        "redis",
+        "a.local",
+    ],
+)
+def test_address_that_is_never_delivered_to_is_refused_when_it_is_added(
+    server: Instance, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    olga = opened(server)
+    monkeypatch.setenv("LETHE_WEBHOOKS_TO_PRIVATE", "false")
+    get_settings.cache_clear()
+    refused = create(server, olga, f"http://{host}/hook")
+    assert refused.status_code == 422
+    assert "must be one of the public internet" in refused.text
+    assert create(server, olga, "https://hooks.example.org/x").status_code == 201
+    monkeypatch.setenv("LETHE_WEBHOOKS_TO_PRIVATE", "true")
+    get_settings.cache_clear()
+    assert create(server, olga, f"http://{host}/hook").status_code == 201

@@ -117,3 +117,17 @@ def test_names_taken_at_once_are_one_teams_or_persons(both: Instance) -> None:
     assert isinstance(taken_at_once(both, team(ada, "Oracle"), team(boris, "0racle")), Conflict)
     assert isinstance(taken_at_once(both, account_called("clara"), team(boris, "c1ara")), Conflict)
     assert isinstance(taken_at_once(both, renamed, team(boris, "The Hall")), Conflict)
+
+
+@pytest.mark.parametrize(
+    "name", ["Oracle", "0racle", "o r a c l e", "Оracle", "Original", "0RIGINAL model", "Baseline"]
+)
+def test_name_of_a_boards_reference_is_refused(server: Instance, name: str) -> None:
+    server.competition()
+    ada = server.participant()
+    made = server.client.post("/api/v1/competitions/digits/teams", headers=ada, json={"name": name})
+    assert made.status_code == 422
+    assert "is what a leaderboard calls a reference" in made.text
+    assert server.client.post(
+        "/api/v1/competitions/digits/teams", headers=ada, json={"name": "Oracles of Delphi"}
+    ).is_success
