@@ -59,6 +59,7 @@ LANDED = [
     "0030_publication_of_code",
     "0031_replaced_evaluations",
     "0032_versions_of_splits",
+    "0033_unconfirmed_scores",
 ]
 
 REFUSED = {

@@ -31,6 +31,9 @@ def analysis(server: Server, competition: Slug, submission: SubmissionId, *, spl
             ("scorer version", score.get("scorer_version")),
             ("forget examples", len(found["epsilon"]) if found["epsilon"] else None),
             ("median epsilon", f"{epsilon[len(epsilon) // 2]:.3f}" if epsilon else None),
+            ("disagreement", _disagreement(found.get("doubt"))),
+            ("unconfirmed", "it takes no rank until you confirm it" if score.get("is_unconfirmed") else None),
+            *(("", reason) for reason in (found.get("doubt") or {}).get("reasons", ())),
         )
     )
     columns: Columns = {
@@ -41,6 +44,13 @@ def analysis(server: Server, competition: Slug, submission: SubmissionId, *, spl
     }
     columns |= {"worker": "worker", "outcome": "outcome"}
     print_rows(found["attempts"], columns, title="Attempts", empty="No attempts yet.")
+
+
+def _disagreement(doubt: JsonObject | None) -> str | None:
+    """Return by how much the attack families disagree, beside what honest entries have."""
+    if not doubt or doubt["disagreement"] is None:
+        return None
+    return f"{doubt['disagreement']:.1%} of the oracle; honest entries have at most {doubt['honest_disagreement']:.0%}"
 
 
 def compare(

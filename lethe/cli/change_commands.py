@@ -1,4 +1,4 @@
-"""`lethe competition update|archive|extend|limits|announce|disqualify|restore`: changing one that exists."""
+"""`lethe competition update|archive|extend|limits|announce|confirm|disqualify|restore`: changing one that exists."""
 
 import tomllib
 from datetime import UTC, datetime
@@ -148,6 +148,18 @@ def announce(
     console.print(f"Announced: {title}", highlight=False, markup=False)
 
 
+def confirm(
+    server: Server,
+    competition: Slug,
+    submission: Annotated[str, typer.Argument(help="A submission's id, or its first characters.", metavar="ID")],
+    *,
+    reason: Why,
+    split: Annotated[str, typer.Option("--split", help="Whose score: public or private.")] = "public",
+) -> None:
+    """Confirm an unconfirmed score, which then takes its rank."""
+    _moderate(server, competition, submission, None, {"act": "confirm", "split": split, "reason": reason})
+
+
 def disqualify(
     server: Server, competition: Slug, submission: SubmissionId = None, *, reason: Why, team: Team = None
 ) -> None:
@@ -174,7 +186,7 @@ def _moderate(server: Server, slug: str, submission: str | None, team: str | Non
         subject = organised_submission(server.client, slug, submission or "")
         found = server.client.post(f"/competitions/{slug}/submissions/{subject}/acts", body)
     server.answer(found)
-    done = "Disqualified" if act == "disqualify" else "Restored"
+    done = {"confirm": "Confirmed", "disqualify": "Disqualified", "restore": "Restored"}[act]
     console.print(f"{done}: {f'team {team}' if team else f'submission {subject}'}", highlight=False, markup=False)
 
 

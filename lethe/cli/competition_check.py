@@ -42,6 +42,8 @@ def check_file(path: Path, *, data: Path | None = None, looks: bool = True, is_s
     """
     file = read_new_file(path)
     tasks, warnings = [], []
+    if file.published_attacks:
+        warnings.append(f"{file.scale_in_words} (docs/organisers/what-wins-without-unlearning.md)")
     for each in file.evaluated:
         found, said = _check_task(path, each, data=data, looks=looks and (not is_sent or _is_own(path, each)))
         tasks.append(found)

@@ -35,6 +35,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "extend": change_commands.extend,
     "limits": change_commands.limits,
     "announce": change_commands.announce,
+    "confirm": change_commands.confirm,
     "disqualify": change_commands.disqualify,
     "restore": change_commands.restore,
     "settings": admission_commands.settings,

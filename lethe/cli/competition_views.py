@@ -37,6 +37,7 @@ def show(server: PublicCompetition) -> None:
             ("opens", local_time(found["opens_at"])),
             ("closes", local_time(found["closes_at"])),
             ("metric", found["metric"]),
+            ("scale", found.get("scale")),
             ("dataset", found["dataset"]),
             ("admission", None if found["admission"] == "open" else found["admission"]),
             ("modes", ", ".join(found.get("modes") or ())),
@@ -78,6 +79,8 @@ def leaderboard(
     columns = ("rank#", "team", *numbers, "last", "")
     title = f"{board['competition']}, {board.get('phase') or board['board']}, N = {board['n_models']}"
     print_table(title, columns, rows, empty="Nobody has a score yet.")
+    if board.get("scale"):
+        notes.print(f"{board['scale']}.", markup=False, highlight=False, soft_wrap=True)
     for warning in board["warnings"]:
         notes.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 

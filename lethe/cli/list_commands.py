@@ -6,7 +6,7 @@ import typer
 
 from lethe.cli.context import Server, Slug
 from lethe.cli.output import Columns, console, local_time, print_facts, print_rows, print_table, score_text
-from lethe.cli.submission_text import public_score, stage_text
+from lethe.cli.submission_text import is_unconfirmed, public_score, stage_text
 
 Page = Annotated[int, typer.Option("--page", min=1, help="Which page; a hundred lines each.")]
 
@@ -43,7 +43,9 @@ def submissions(
     fault: Annotated[str, typer.Option("--fault", help="participant, organiser or host.")] = "",
     error_class: Annotated[str, typer.Option("--error-class", help="The class of the failure.")] = "",
     team: Annotated[str, typer.Option("--team", help="Part of a team's name.")] = "",
-    only: Annotated[str, typer.Option("--only", help="selected, disqualified, refunded, flagged or repeated.")] = "",
+    only: Annotated[
+        str, typer.Option("--only", help="selected, disqualified, refunded, flagged, unconfirmed, repeated.")
+    ] = "",
     text: Annotated[str, typer.Option("--text", help="An id, a SHA-256's start, part of a note, file or sender.")] = "",
     page: Page = 1,
 ) -> None:
@@ -56,6 +58,7 @@ def submissions(
         "team": "team",
         "stage": stage_text,
         "score#": lambda row: score_text(public_score(row)),
+        "": lambda row: "unconfirmed" if is_unconfirmed(row) else "",
         "received": "received_at",
         "note": lambda row: row["message"] or row["filename"],
     }

@@ -196,6 +196,7 @@ def _print_plan(check: TaskCheck) -> None:
             ("network", file.network.name),
             ("parameters", f"{check.parameters:,}" if check.parameters else ""),
             ("runs", file.n_models),
+            ("attacks", file.scoring.attacks),
             *(
                 (
                     f"{visibility} split",

@@ -35,7 +35,7 @@ def start(
         str | None, typer.Option("--error-class", help="All submissions with this error class.")
     ] = None,
     attacks: Annotated[
-        str | None, typer.Option("--attacks", help="Score all by another attack family: reference, exact …")
+        str | None, typer.Option("--attacks", help="Score all by another attack family: crossfit, reference …")
     ] = None,
     delta: Annotated[float | None, typer.Option("--delta", help="Score all by another delta.")] = None,
     split: Annotated[str, typer.Option("--split", help="public or private.")] = "public",

@@ -23,6 +23,8 @@ from lethe.submission.traceback_text import last_traceback
 SCORED, FAILED, HOST_FAILED, CANCELLED = 0, 3, 4, 5
 EVERY_S = 1.0
 
+UNCONFIRMED = "no rank until an organiser has confirmed it, as scores above exact retraining's and some others need"
+
 Id = Annotated[str, typer.Argument(help="The submission's id, or its first characters.", metavar="ID")]
 
 
@@ -248,6 +250,7 @@ def _print_submission(submission: JsonObject, placing: JsonObject, *, as_json: b
             ("combined score", score_text(submission.get("combined_score"))),
             ("share of the oracle", share_text(placing.get("share_of_oracle"))),
             ("team's rank", rank_text(placing)),
+            ("unconfirmed", UNCONFIRMED if score.get("is_unconfirmed") else None),
             ("time taken", duration_text(time_taken_s(submission))),
             ("error", failure.get("error_class")),
             ("fault", failure.get("fault")),

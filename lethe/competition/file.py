@@ -197,6 +197,20 @@ class CompetitionFile(Section):
         """The files that submissions are evaluated by: those of its tasks, or itself."""
         return self.tasks or (self,)
 
+    @property
+    def published_attacks(self) -> AttackFamily | None:
+        """The family of 2023 whose score ranks, or helps to, here or in one of the tasks: an entry can win it without
+        unlearning."""
+        families = (each.scoring.attacks for each in self.evaluated if SCORE in each.ranking.by)
+        return next((family for family in families if family.is_published), None)
+
+    @property
+    def scale_in_words(self) -> str:
+        """How its scores are to be read, in one sentence."""
+        if family := self.published_attacks:
+            return f"Scored as in 2023 by the {family} attacks, which an entry can win without unlearning"
+        return "Exact retraining scores about 1" + (" in each task" if self.tasks else "")
+
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, data: Any) -> Any:

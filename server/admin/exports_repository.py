@@ -59,7 +59,15 @@ def submissions(session: Session, competition_id: str) -> Iterator[dict[str, Any
 def evaluations(session: Session, competition_id: str) -> Iterator[dict[str, Any]]:
     """Yield every evaluation with its score, old ones and those of re-judgings too."""
     public, private = PublicScore, PrivateScore
-    scored = ("final_score", "forgetting_quality", "retain_ratio", "test_ratio", "interval_low", "interval_high")
+    scored = (
+        "final_score",
+        "forgetting_quality",
+        "retain_ratio",
+        "test_ratio",
+        "interval_low",
+        "interval_high",
+        "is_unconfirmed",
+    )
     statement = (
         select(
             Evaluation.id,

@@ -11,12 +11,14 @@ from server.competitions import service as competitions
 from server.db import now
 from server.errors import Conflict
 from server.evaluations import parts, rerun
+from server.evaluations import repository as evaluation_repository
 from server.evaluations import service as evaluations
 from server.finals import decisions
 from server.finals import service as finals
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Team
 from server.models.submission import ENDED, Submission
+from server.queue import GROUP_TIES, send_after_commit
 from server.submissions import repository as submission_repository
 from server.teams import repository as team_repository
 
@@ -50,6 +52,21 @@ def run_again(session: Session, submission: Submission, *, visibility: Visibilit
         raise Conflict(f"{competition.slug} is {competition.state}; re-judge it instead")
     rerun.instead(session, submission, competitions.get_split(session, competition, Visibility.PUBLIC))
     audit.record(session, actor, "submission.run_again", submission, reason=reason)
+
+
+def confirm(session: Session, submission: Submission, *, visibility: Visibility, actor: Account, reason: str) -> None:
+    """Let an unconfirmed score take its rank. Only this score: that of another evaluation is judged by itself."""
+    if competitions.tasks(session, session.get_one(Competition, submission.competition_id)):
+        raise Conflict(f"{submission.id} has parts, one for each task; confirm the score of a part")
+    submission = submission_repository.locked(session, submission.id)
+    evaluation = evaluation_repository.current_evaluation(session, submission.id, visibility.value)
+    score = None if evaluation is None else evaluation_repository.get_score(session, evaluation, visibility.value)
+    if evaluation is None or score is None or not score.is_unconfirmed:
+        raise Conflict(f"{submission.id} has no unconfirmed score on the {visibility} split")
+    score.is_unconfirmed = False
+    data = {"split": visibility.value, "evaluation": evaluation.id}
+    audit.record(session, actor, "submission.confirmed", submission, reason=reason, data=data)
+    send_after_commit(session, GROUP_TIES, evaluation.split_id)
 
 
 def disqualify(session: Session, submission: Submission, *, actor: Account, reason: str) -> None:

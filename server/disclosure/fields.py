@@ -41,6 +41,9 @@ COUNTED: Mapping[str, Fields] = {
         "SubmissionOut": "refunded",
         "AcceptedSubmission": "refunded",
     },
+    "one bit, whatever the reason: BITS_OF_A_CONFIRMATION": {
+        "ShownScore": "is_unconfirmed",
+    },
     "that it ended, and when: bits_of_the_end": {
         "SubmissionOut": "stage wait",
         "AcceptedSubmission": "stage wait",
@@ -64,13 +67,17 @@ HARMLESS: Mapping[str, Fields] = {
         "Explanation": "costs log_loss differences rule",
         "ExplanationOut": "costs differences advice",
         "Difference": "score factors",
-        "ScoreParts": ("forgetting_quality retain_ratio test_ratio epsilon_percentiles spread_ratio share_above"),
+        "ScoreParts": (
+            "forgetting_quality retain_ratio test_ratio epsilon_percentiles spread_ratio share_above attacks"
+        ),
         "Spread": "name css low lower middle upper high label",
         "MetricLine": "table",
         "ScoreHistory": "best oracle top first_at last_at label",
         "Point": "x y low high label",
         "Strip": "top teams is_histogram baselines oracle own label",
-        "page": "rows_html moves has_moves has_intervals interval_ticks scale axes keys heat figure_query",
+        "page": (
+            "rows_html moves has_moves has_unconfirmed has_intervals interval_ticks scale axes keys heat figure_query"
+        ),
     },
     "groups of the intervals, which organisers open with them": {
         "LeaderboardRow": "tied_group",
@@ -146,12 +153,15 @@ HARMLESS: Mapping[str, Fields] = {
         "page": "few_models detectable_shift better most separations separations_json shown_first curve code",
     },
     "of the competition, as its organisers wrote it": {
-        "CompetitionOut": "slug title summary state opens_at closes_at metric dataset runs scores_verified task_name",
+        "CompetitionOut": (
+            "slug title summary state opens_at closes_at metric scale dataset runs scores_verified task_name"
+        ),
+        "LeaderboardPage": "scale",
         "TaskOut": "name slug title kind dataset runs weight",
         "PhaseOut": "name begins_at counts submissions_per_day submissions_total",
         "LateOut": "accepted until submissions_per_day",
         "CompetitionPage": (
-            "slug title summary state opens_at closes_at metric dataset runs scores_verified description "
+            "slug title summary state opens_at closes_at metric scale dataset runs scores_verified description "
             "merge_deadline modes libraries admission private task_name"
         ),
         "Period": ("name counts per_day total"),

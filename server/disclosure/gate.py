@@ -45,6 +45,7 @@ BITS_OF_A_SCORE = log2(10**SCORE_DIGITS + 1)
 BITS_OF_A_VALUE = 10.0  # what a metric in [0, 1] can tell
 RUN_TIMES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)  # the next one above
 BITS_OF_A_RUN_TIME = log2(len(RUN_TIMES_S))
+BITS_OF_A_CONFIRMATION = 1.0  # that a score is unconfirmed, or is not
 SEALED_BUT_COMPUTED = frozenset({CompetitionState.CLOSED.value, CompetitionState.PROVISIONAL.value})
 OF_A_FAILURE = ("message", "exception_type", "file", "line", "bits", "remaining_bits", "renews_at", "withheld")
 
@@ -203,6 +204,7 @@ class ShownScore:
         ShownNumber | None, Field(description="what the median run takes at most", examples=[0.5])
     ] = None
     breakdown: Annotated[Breakdown | None, Field(description="where the organiser shows it")] = None
+    is_unconfirmed: Annotated[bool, Field(description="it takes no rank until an organiser confirms it")] = False
 
 
 def score(
@@ -211,11 +213,13 @@ def score(
     *,
     received_at: datetime | None = None,
     rung: float | None = None,
+    is_unconfirmed: bool | None = None,
 ) -> ShownScore:
     """Return a score with what the competition's file opens of it.
 
-    received_at: of the submission; its minute may begin earlier, but no score is computed before. rung: what its
-    ladder shows after the submission.
+    received_at: of the submission; its minute may begin earlier, but no score is computed before. rung,
+    is_unconfirmed: what its ladder shows after the submission, and whether that is unconfirmed. Why a score is
+    unconfirmed is not shown: it could tell hidden values.
     """
     metric = stored_file(competition).scoring
     visibility = Visibility.PUBLIC if isinstance(found, PublicScore) else Visibility.PRIVATE
@@ -232,11 +236,12 @@ def score(
         computed_at=ShownMoment(max(minute, received_at) if received_at else minute),
         run_time_s=show_run_time(found.details.get("run_wall_time_s")),
         breakdown=Breakdown.of(found, found.details) if has_parts else None,
+        is_unconfirmed=found.is_unconfirmed if is_unconfirmed is None else is_unconfirmed,
     )
 
 
 def bits_counted(shown: ShownScore) -> float:
-    """Return what a score's additions tell: those that organisers open, and the time of a run."""
+    """Return what a score's additions tell: those that organisers open, the time of a run, whether it is confirmed."""
     parts: list[float] = []
     if factors := shown.breakdown:
         parts = [factors.forgetting_quality, factors.retain_ratio, factors.test_ratio]
@@ -244,7 +249,7 @@ def bits_counted(shown: ShownScore) -> float:
         parts += [ratio for ratio in (factors.spread_ratio, factors.share_above) if ratio is not None]
     ends = 2 if shown.interval_low is not None else 0
     opened = sum(bits_of_value(part) for part in parts) + ends * BITS_OF_A_SCORE
-    return opened + (BITS_OF_A_RUN_TIME if shown.run_time_s else 0.0)
+    return opened + BITS_OF_A_CONFIRMATION + (BITS_OF_A_RUN_TIME if shown.run_time_s else 0.0)
 
 
 @dataclass(frozen=True)

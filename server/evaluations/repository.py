@@ -189,6 +189,13 @@ def asked_for_by_organisers(session: Session, submission_ids: Sequence[str]) -> 
     return set(session.scalars(statement)) if submission_ids else set()
 
 
+def get_score(session: Session, evaluation: Evaluation, visibility: str) -> PublicScore | PrivateScore | None:
+    """Return the score of an evaluation on the split of that visibility."""
+    if visibility == Visibility.PUBLIC.value:
+        return session.get(PublicScore, evaluation.id)
+    return session.get(PrivateScore, evaluation.id)
+
+
 def has_score(session: Session, evaluation_id: str) -> bool:
     return any(session.get(table, evaluation_id) is not None for table in (PublicScore, PrivateScore))
 

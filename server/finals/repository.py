@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, joinedload
 from lethe.competition.visibility import Visibility
 from server.disclosure.gate import score_order
 from server.models.competition import Split, Team
-from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard, ShardKind
+from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard, ShardKind, score_table
 from server.models.submission import ENDED, Fault, Submission
 
 
@@ -121,6 +121,28 @@ def private_scores(session: Session, submission_ids: Sequence[str]) -> dict[str,
         .where(PrivateScore.submission_id.in_(submission_ids), Evaluation.is_current.is_(True))
     )
     return {score.submission_id: score for score in session.scalars(statement)}
+
+
+def count_unconfirmed(session: Session, competition_id: str, visibility: Visibility) -> int:
+    """Return how many scores on a split would be on its board, and take no rank until an organiser confirms them."""
+    table = score_table(visibility)
+    finals = (Submission.selected.is_(True), Submission.excluded_at.is_(None)) if table is PrivateScore else ()
+    statement = (
+        select(func.count())
+        .select_from(table)
+        .join(Evaluation, Evaluation.id == table.evaluation_id)
+        .join(Submission, Submission.id == table.submission_id)
+        .join(Team, Team.id == Submission.team_id)
+        .where(
+            Submission.competition_id == competition_id,
+            Submission.disqualified_at.is_(None),
+            Team.disqualified_at.is_(None),
+            Evaluation.is_current.is_(True),
+            table.is_unconfirmed.is_(True),
+            *finals,
+        )
+    )
+    return session.scalar(statement) or 0
 
 
 def host_faults(session: Session, submission_id: str, split_id: str) -> int:

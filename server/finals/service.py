@@ -13,6 +13,7 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
+from lethe.competition.visibility import Visibility
 from server.audit import log as audit
 from server.competitions import lifecycle, participation, phases
 from server.competitions import repository as competition_repository
@@ -34,7 +35,7 @@ from server.models.submission import ENDED, Fault, Stage, Submission
 from server.teams import repository as team_repository
 
 HOST_RETRIES = 3
-COUNTS_OF_RESCORING = ("waiting_public", "finals", "scored", "runs_done", "runs_total")
+COUNTS_OF_RESCORING = ("waiting_public", "finals", "scored", "unconfirmed", "runs_done", "runs_total")
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,13 @@ class Failed:
 
 @dataclass(frozen=True)
 class Rescoring:
-    """How far the private evaluations are."""
+    """How far the private evaluations are. unconfirmed: private scores that take no rank until they are confirmed."""
 
     is_frozen: bool
     waiting_public: int
     finals: int
     scored: int
+    unconfirmed: int
     runs_done: int
     runs_total: int
     failed: tuple[Failed, ...]
@@ -158,10 +160,17 @@ def rescoring(session: Session, competition: Competition) -> Rescoring:
         waiting_public=0 if frozen else repository.unfinished(session, competition.id),
         finals=len(finals),
         scored=sum(e.state == EvaluationState.SCORED for e in current.values()),
+        unconfirmed=count_unconfirmed(session, competition, Visibility.PRIVATE),
         runs_done=repository.runs_done(session, [e.id for e in current.values()]),
         runs_total=sum(e.n_runs for e in current.values()),
         failed=tuple(failed),
     )
+
+
+def count_unconfirmed(session: Session, competition: Competition, visibility: Visibility) -> int:
+    """Return how many scores on a split take no rank until an organiser confirms them, in all tasks."""
+    evaluated = competitions.tasks(session, competition) or [competition]
+    return sum(repository.count_unconfirmed(session, each.id, visibility) for each in evaluated)
 
 
 def is_complete(session: Session, competition: Competition) -> bool:

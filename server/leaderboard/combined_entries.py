@@ -4,7 +4,7 @@ A team's score in a task is the one on that task's board: its best, its value on
 So the combined board tells nothing that the tasks' boards do not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -101,7 +101,7 @@ def entries(
         [{name: _score(entry, replicates or {}) for name, entry in of_team.items()} for of_team in own],
         rule,
         names=[board.name for board in boards],
-        ranked=[next(iter(of_team.values())).kind is RowKind.TEAM for of_team in own],
+        ranked=[_kind(of_team.values()) is RowKind.TEAM for of_team in own],
         with_errors=replicates is not None,
     )
     return [
@@ -109,6 +109,12 @@ def entries(
         for team, of_team, combined in zip(teams, own, found, strict=True)
         if combined is not None
     ]
+
+
+def _kind(own: Iterable[Entry]) -> RowKind:
+    """Return what a team's combined line is: unconfirmed where one of its scores is."""
+    kinds = [entry.kind for entry in own]
+    return RowKind.UNCONFIRMED if RowKind.UNCONFIRMED in kinds else kinds[0]
 
 
 def _score(entry: Entry, replicates: Mapping[str, Mapping[str, Any]]) -> TaskScore:
@@ -127,7 +133,7 @@ def _entry(
     return Entry(
         team_id=own[0].team_id,
         team=own[0].team,
-        kind=own[0].kind,
+        kind=_kind(own),
         score=gate.show_score(combined.score, visibility),
         received_at=max(moments, default=None),
         interval_low=low,

@@ -21,6 +21,7 @@ class Try(NamedTuple):
     received_at: datetime
     score: float
     mode: str = "function"
+    is_unconfirmed: bool = False
 
 
 class Rung(NamedTuple):
@@ -30,6 +31,7 @@ class Rung(NamedTuple):
     received_at: datetime
     score: float
     mode: str
+    is_unconfirmed: bool
 
 
 def climb(tries: Iterable[Try], *, step: float) -> dict[str, Rung]:
@@ -42,6 +44,6 @@ def climb(tries: Iterable[Try], *, step: float) -> dict[str, Rung]:
     for attempt in tries:
         if present is None or attempt.score > present.score + step:
             score = round(attempt.score / step) * step
-            present = Rung(attempt.submission_id, attempt.received_at, score, attempt.mode)
+            present = Rung(attempt.submission_id, attempt.received_at, score, attempt.mode, attempt.is_unconfirmed)
         shown[attempt.submission_id] = present
     return shown

@@ -1,7 +1,8 @@
 """The rules of a board: best score first, equal scores share a rank, the earlier one is listed first.
 
 Pure: entries in, rows out. Only teams that compete take a rank; the organiser's baselines and the exact-retraining
-oracle stand between them as references, and what is disqualified stands at the end.
+oracle stand between them as references, a team with an unconfirmed score stands where its score puts it, and what is
+disqualified stands at the end.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,6 +20,7 @@ class RowKind(StrEnum):
     TEAM = "team"
     BASELINE = "baseline"  # the organiser's own entry
     ORACLE = "oracle"  # a second, independent set of retrained models, scored like a submission
+    UNCONFIRMED = "unconfirmed"  # a team whose score takes no rank until an organiser confirms it
     DISQUALIFIED = "disqualified"
 
 
@@ -40,7 +42,7 @@ class Entry(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line of a board. `rank` is None for references and for what is disqualified."""
+    """One line of a board. `rank` is None for references, for unconfirmed scores and for what is disqualified."""
 
     rank: int | None
     tied_group: int | None

@@ -17,7 +17,7 @@ from server.models.submission import Submission
 
 ScoreTable = type[PublicScore] | type[PrivateScore]
 TABLES: dict[Visibility, ScoreTable] = {Visibility.PUBLIC: PublicScore, Visibility.PRIVATE: PrivateScore}
-DISQUALIFIED, BASELINE, TEAM = RowKind.DISQUALIFIED, RowKind.BASELINE, RowKind.TEAM
+DISQUALIFIED, BASELINE, UNCONFIRMED, TEAM = RowKind.DISQUALIFIED, RowKind.BASELINE, RowKind.UNCONFIRMED, RowKind.TEAM
 PORTION = 500  # rows that are read while other threads wait
 
 
@@ -43,7 +43,7 @@ def entries(
         Entry(
             team_id,
             team,
-            DISQUALIFIED if is_disqualified else BASELINE if is_baseline else TEAM,
+            DISQUALIFIED if is_disqualified else BASELINE if is_baseline else UNCONFIRMED if is_unconfirmed else TEAM,
             score,
             submission_id,
             _moment(received_at),
@@ -59,6 +59,7 @@ def entries(
             team,
             is_baseline,
             is_disqualified,
+            is_unconfirmed,
             score,
             submission_id,
             received_at,
@@ -99,6 +100,7 @@ def tries(
             cast(Submission.received_at, String),
             PublicScore.final_score,
             _mode(),
+            PublicScore.is_unconfirmed,
         )
         .join(PublicScore, PublicScore.submission_id == Submission.id)
         .join(Evaluation, Evaluation.id == PublicScore.evaluation_id)
@@ -108,8 +110,8 @@ def tries(
     if team_ids is not None:
         statement = statement.where(Submission.team_id.in_(team_ids))
     found: dict[str, list[Try]] = {}
-    for team_id, submission_id, received_at, score, mode in _rows(session, statement):
-        found.setdefault(team_id, []).append(Try(submission_id, _moment(received_at), score, mode))
+    for team_id, submission_id, received_at, *attempt in _rows(session, statement):
+        found.setdefault(team_id, []).append(Try(submission_id, _moment(received_at), *attempt))
     return found
 
 
@@ -155,6 +157,7 @@ def _standings(
             Team.name,
             Team.is_baseline,
             Team.disqualified_at.is_not(None),
+            best.c.is_unconfirmed,
             best.c.final_score,
             best.c.submission_id,
             cast(best.c.received_at, String),
@@ -202,6 +205,7 @@ def _placed_scores(
             table.interval_low,
             table.interval_high,
             table.tied_group,
+            table.is_unconfirmed,
             _mode().label("mode"),
             place.label("place"),
         )

@@ -19,7 +19,7 @@ from server.disclosure.gate import ShownNumber
 from server.leaderboard import combined_entries, repository
 from server.leaderboard.columns import BoardColumn, board_columns, columns_for_participants
 from server.leaderboard.combined_entries import TaskBoard
-from server.leaderboard.ladder import Try, climb
+from server.leaderboard.ladder import Rung, Try, climb
 from server.leaderboard.ranking import Entry, Row, RowKind, rank
 from server.models.account import Account
 from server.models.competition import Competition
@@ -256,15 +256,22 @@ def _on_ladder(entry: Entry, tries: Sequence[Try], *, step: float) -> Entry:
         received_at=rung.received_at,
         mode=rung.mode,
         tied_group=None,
+        kind=_kind_on_ladder(entry.kind, rung),
     )
 
 
-def ladder_scores(session: Session, competition: Competition, team_ids: Sequence[str]) -> dict[str, float]:
+def _kind_on_ladder(kind: RowKind, rung: Rung) -> RowKind:
+    if kind not in (RowKind.TEAM, RowKind.UNCONFIRMED):
+        return kind
+    return RowKind.UNCONFIRMED if rung.is_unconfirmed else RowKind.TEAM
+
+
+def ladder_rungs(session: Session, competition: Competition, team_ids: Sequence[str]) -> dict[str, Rung]:
     """Return what a team is shown as its score after each submission, by submission id."""
     file = stored_file(competition)
     step = file.board.step
     return {
-        submission_id: rung.score
+        submission_id: rung
         for phase in (*phases.names(file), "")
         for own in repository.tries(
             session, competition.id, n_models=file.n_models, team_ids=team_ids, phase=phase

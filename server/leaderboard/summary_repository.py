@@ -19,13 +19,20 @@ def best_scores(session: Session, visibility: Visibility) -> Sequence[tuple[str,
     counts = [Submission.is_official.is_(True), Submission.disqualified_at.is_(None), Evaluation.is_current.is_(True)]
     if table is PrivateScore:
         counts += [Submission.selected.is_(True), Submission.excluded_at.is_(None)]
-    rows = session.execute(
-        select(Submission.competition_id, func.count(Submission.team_id.distinct()), func.max(table.final_score))
+    order = table.final_score.desc(), Submission.received_at, Submission.id
+    place = func.row_number().over(partition_by=Submission.team_id, order_by=order)
+    best = (
+        select(Submission.competition_id, table.final_score, table.is_unconfirmed, place.label("place"))
         .join(table, table.submission_id == Submission.id)
         .join(Evaluation, Evaluation.id == table.evaluation_id)
         .join(Team, Team.id == Submission.team_id)
         .where(*counts, Team.is_baseline.is_(False), Team.disqualified_at.is_(None))
-        .group_by(Submission.competition_id)
+        .subquery()
+    )
+    rows = session.execute(
+        select(best.c.competition_id, func.count(), func.max(best.c.final_score))
+        .where(best.c.place == 1, best.c.is_unconfirmed.is_(False))
+        .group_by(best.c.competition_id)
     )
     return rows.all()
 

@@ -198,6 +198,9 @@ class _Score:
     # Each forget example's epsilon, nats, float32 little-endian, in the forget set's order; none with older scores.
     epsilon: Mapped[bytes | None] = mapped_column(LargeBinary, deferred=True)
     tied_group: Mapped[int | None]  # teams of one group show no difference in the paired test; 0 is the best
+    is_unconfirmed: Mapped[bool] = mapped_column(
+        default=False, server_default=false()
+    )  # unconfirmed: it takes no rank until an organiser confirms it
     computed_at: Mapped[datetime] = mapped_column(default=now)
 
     @declared_attr

@@ -25,6 +25,9 @@ def notify(session: Session, competition_id: str, event: str, data: dict[str, An
     """
     if event in OF_SUBMISSIONS and session.get_one(Competition, competition_id).parent_id is not None:
         return  # of a part; the submission that it is a part of has an event of its own
+    if event == "submission.unconfirmed":
+        _notify_of_unconfirmed(session, session.get_one(Competition, competition_id), data)
+        return
     webhooks.notify(session, competition_id, event, data)
     if not email_queue.is_on():
         return
@@ -96,6 +99,14 @@ def _mail_team(
     if faults - {Fault.PARTICIPANT.value}:
         addresses = repository.addresses_of_organisers(session, competition.id)
         _queue(session, addresses, email_templates.platform_failure_email(competition, submission))
+
+
+def _notify_of_unconfirmed(session: Session, competition: Competition, data: dict[str, Any]) -> None:
+    """Tell the organisers of an unconfirmed score; of a part, those of the competition that it is a part of."""
+    webhooks.notify(session, competition.root_id, "submission.unconfirmed", data)
+    if email_queue.is_on():
+        addresses = repository.addresses_of_organisers(session, competition.root_id)
+        _queue(session, addresses, email_templates.unconfirmed_email(competition, **data))
 
 
 def _queue(session: Session, addresses: list[str], email: EmailContent) -> None:

@@ -42,6 +42,16 @@ def platform_failure_email(competition: Competition, submission: Submission) -> 
     return _declinable(f"{competition.title}: platform failure", text)
 
 
+def unconfirmed_email(competition: Competition, *, submission: str, split: str) -> EmailContent:
+    """Return the e-mail to organisers when a score takes no rank until they confirm it."""
+    page = link(f"/organise/{competition.slug}/submissions/{submission}?split={split}")
+    text = (
+        f"The {split} score of submission {submission} to {competition.title} is unconfirmed: it takes no rank until "
+        f"an organiser confirms it. Its page says why:\n{page}"
+    )
+    return _declinable(f"{competition.title}: a score to confirm", text)
+
+
 def quarantine_email(competition: Competition, *, token_name: str) -> EmailContent:
     """Return the e-mail to organisers and administrators when a worker token is quarantined."""
     page = link(f"/organise/{competition.slug}/audit")

@@ -30,6 +30,7 @@ from server.notifications.public_addresses import names_private_host
 EVENTS = (
     "submission.scored",
     "submission.failed",
+    "submission.unconfirmed",
     "competition.closed",
     "competition.revealed",
     "competition.announced",

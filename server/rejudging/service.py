@@ -34,6 +34,7 @@ from server.models.submission import Submission
 from server.queue import GROUP_TIES, send_after_commit
 from server.rejudging import repository
 from server.rejudging.sets import Chosen, Outcome
+from server.scoring import scores
 
 Changed = Literal["scorer", "limits", "split", "host"]
 ENDED = frozenset({EvaluationState.SCORED, EvaluationState.FAILED, EvaluationState.CANCELLED})
@@ -238,10 +239,11 @@ def apply(session: Session, competition: Competition, rejudging: Rejudging, *, a
     since = repository.on_earlier_versions(session, rejudging)
     repository.make_current(session, rejudging)
     session.expire_all()
-    if rejudging.visibility == Visibility.PUBLIC:
-        for evaluation in repository.evaluations(session, rejudging.id):
-            if evaluation.is_current:
-                show_result(session, evaluation)
+    for evaluation in repository.evaluations(session, rejudging.id):
+        if evaluation.is_current and rejudging.visibility == Visibility.PUBLIC:
+            show_result(session, evaluation)
+        if score := evaluation_repository.get_score(session, evaluation, rejudging.visibility):
+            scores.notify_unconfirmed(session, evaluation, score)
     split = competitions.get_split(session, competition, Visibility(rejudging.visibility))
     for submission in since:  # it counted by the version before, and is run on this one
         rerun.on_new_version(session, submission, split)

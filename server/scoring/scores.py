@@ -12,8 +12,8 @@ from server.db import now
 from server.disclosure import gate
 from server.evaluations import leak_budget, repository
 from server.metric_results import service as metric_results
-from server.models.competition import Competition, Split
-from server.models.evaluation import EvaluationState, PrivateScore, PublicScore, Shard, ShardKind
+from server.models.competition import Competition, Split, Team
+from server.models.evaluation import Evaluation, EvaluationState, PrivateScore, PublicScore, Shard, ShardKind
 from server.models.submission import Stage, Submission
 from server.notifications import dispatch
 from server.queue import GROUP_TIES, send_after_commit
@@ -73,6 +73,9 @@ def record(
         computed_at=now(),
         **score.model_dump(),
     )
+    submission = session.get_one(Submission, evaluation.submission_id)
+    is_baseline = session.get_one(Team, submission.team_id).is_baseline
+    found.is_unconfirmed = not is_baseline and bool(score.details.get("flags", {}).get("held"))
     session.add(found)
     if oracle is not None:
         note_oracle(session, evaluation, oracle)
@@ -81,11 +84,20 @@ def record(
     competition = session.get_one(Competition, split.competition_id)
     if is_public and evaluation.is_current:
         leak_budget.count(session, evaluation, gate.bits_counted(gate.score(found, competition)))
-        submission = session.get_one(Submission, evaluation.submission_id)
         submission.stage = Stage.SCORED.value
         submission.finished_at = now()
         dispatch.notify(session, submission.competition_id, "submission.scored", {"submission": submission.id})
+    notify_unconfirmed(session, evaluation, found)
     metric_results.request(session, evaluation, stored_file(competition))
     if score.replicates is not None:
         send_after_commit(session, GROUP_TIES, split.id)
     return True
+
+
+def notify_unconfirmed(session: Session, evaluation: Evaluation, score: PublicScore | PrivateScore) -> None:
+    """Notify the organisers of a score that counts now, and takes no rank until they confirm it."""
+    if not evaluation.is_current or not score.is_unconfirmed:
+        return
+    split = session.get_one(Split, evaluation.split_id)
+    data = {"submission": evaluation.submission_id, "split": split.visibility}
+    dispatch.notify(session, split.competition_id, "submission.unconfirmed", data)

@@ -19,7 +19,7 @@ def best_of_teams(session: Session, split: Split) -> Sequence[PublicScore | Priv
         order_by=(table.final_score.desc(), Submission.received_at, Submission.id),
     )
     placed = (
-        select(table.evaluation_id, place.label("place"))
+        select(table.evaluation_id, table.is_unconfirmed, place.label("place"))
         .join(Submission, Submission.id == table.submission_id)
         .join(Evaluation, Evaluation.id == table.evaluation_id)
         .join(Team, Team.id == Submission.team_id)
@@ -36,7 +36,7 @@ def best_of_teams(session: Session, split: Split) -> Sequence[PublicScore | Priv
     statement = (
         select(table)
         .join(placed, placed.c.evaluation_id == table.evaluation_id)
-        .where(placed.c.place == 1)
+        .where(placed.c.place == 1, placed.c.is_unconfirmed.is_(False))
         .options(undefer(table.replicates))
     )
     return cast(Sequence[PublicScore | PrivateScore], session.scalars(statement).all())

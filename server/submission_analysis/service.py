@@ -16,6 +16,7 @@ from server.leaderboard import service as leaderboards
 from server.models.competition import Competition
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard, ShardAttempt
 from server.models.submission import Submission
+from server.scoring.doubt import ScoreDoubt
 from server.storage import Storage
 from server.submission_analysis import repository
 from server.submission_analysis.generated_answers import GeneratedAnswers, read_generated_answers
@@ -39,6 +40,11 @@ class EvaluatedSubmission:
     def epsilon(self) -> Array | None:
         """The epsilon of each forget example, [S], or None where none are stored."""
         return decode_epsilons(self.score.epsilon) if self.score else None
+
+    @property
+    def doubt(self) -> ScoreDoubt | None:
+        """Why the score may not mean what it says."""
+        return ScoreDoubt.read(self.score.details) if self.score else None
 
 
 def get_evaluated(

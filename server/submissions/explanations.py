@@ -5,7 +5,9 @@ It is made from values of the gate alone, so it tells no more than these, which 
 
 from sqlalchemy.orm import Session
 
+from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.explanation import Explanation, ScoreParts, explain
+from server.competitions.stored_file import stored_file
 from server.disclosure import gate
 from server.disclosure.gate import Breakdown
 from server.models.competition import Split
@@ -22,19 +24,20 @@ def find_explanation(session: Session, view: SubmissionView, split: Split | None
         return None
     oracle = Breakdown.of_oracle(split.oracle if split else None)
     submission = view.submission
+    attacks = stored_file(submission.competition).scoring.attacks
     others = {
         "the entry before": repository.score_before(session, submission),
         "fine-tuning": repository.baseline_score(session, submission, FINETUNE),
     }
     shown = {
-        name: _parts(gate.score(found, submission.competition).breakdown if found else None)
+        name: _parts(gate.score(found, submission.competition).breakdown if found else None, attacks)
         for name, found in others.items()
     }
-    parts = _parts(own)
-    return explain(parts, oracle=_parts(oracle), others=shown) if parts else None
+    parts = _parts(own, attacks)
+    return explain(parts, oracle=_parts(oracle, attacks), others=shown) if parts else None
 
 
-def _parts(breakdown: Breakdown | None) -> ScoreParts | None:
+def _parts(breakdown: Breakdown | None, attacks: AttackFamily) -> ScoreParts | None:
     if breakdown is None:
         return None
     return ScoreParts(
@@ -44,4 +47,5 @@ def _parts(breakdown: Breakdown | None) -> ScoreParts | None:
         breakdown.epsilon_percentiles,
         breakdown.spread_ratio,
         breakdown.share_above,
+        attacks,
     )

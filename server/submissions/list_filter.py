@@ -18,7 +18,7 @@ class Show(StrEnum):
 class SubmissionFilter:
     """Which of all teams' submissions an organiser asks for. Empty means any.
 
-    only: selected, disqualified, refunded, flagged, or repeated (a file that was sent more than once).
+    only: selected, disqualified, refunded, flagged, unconfirmed, or repeated (a file that was sent more than once).
     text: the beginning of an id or of a file's SHA-256, or part of a note, a file's name or the sender's name.
     """
 

@@ -11,6 +11,7 @@ from server.evaluations import parts
 from server.leaderboard import combined_entries
 from server.models.competition import Competition
 from server.models.submission import Stage, Submission
+from server.scoring.doubt import ScoreDoubt
 from server.submissions import organiser_list_repository as repository
 from server.submissions.list_filter import SubmissionFilter
 from server.submissions.organiser_list_repository import ListedSubmission
@@ -46,14 +47,20 @@ def _with_parts(
         replace(
             line,
             score=combined_entries.of_one(
-                {task_of(part): gate.show_score(scores[part.id]) for part in own if part.id in scores}, file
+                {task_of(part): gate.show_score(scores[part.id].value) for part in own if part.id in scores}, file
             ),
+            is_unconfirmed=any(scores[part.id].is_unconfirmed for part in own if part.id in scores),
+            doubt=_doubt([scores[part.id].doubt for part in own if part.id in scores]),
             failures={task_of(part): str(part.error_class) for part in own if part.stage == Stage.FAILED},
         )
         if (own := found.get(line.submission.id))
         else line
         for line in lines
     ]
+
+
+def _doubt(found: Sequence[ScoreDoubt | None]) -> ScoreDoubt | None:
+    return next((doubt for doubt in found if doubt and doubt.is_suspect), None)
 
 
 def task_of(part: Submission) -> str:

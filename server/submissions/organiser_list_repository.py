@@ -10,8 +10,9 @@ from sqlalchemy.orm import Session, aliased, contains_eager, joinedload, load_on
 from server.accounts.look_alikes import look_alike_key
 from server.models.account import Account
 from server.models.competition import Competition, Team
-from server.models.evaluation import Evaluation, PublicScore
+from server.models.evaluation import Evaluation, PrivateScore, PublicScore, ScoreTable
 from server.models.submission import Stage, Submission
+from server.scoring.doubt import ScoreDoubt
 from server.submissions.list_filter import SubmissionFilter
 
 Columns = TypeVarTuple("Columns")
@@ -30,10 +31,21 @@ SHOWN = (  # of a submission on a line: a hundred of them with every column take
 
 
 @dataclass(frozen=True)
+class ListedScore:
+    """A public score that counts."""
+
+    value: float
+    is_unconfirmed: bool
+    doubt: ScoreDoubt | None
+
+
+@dataclass(frozen=True)
 class ListedSubmission:
     """A submission on a line of the list. Of the submission, only the columns SHOWN are loaded.
 
     score: public; where there are tasks, what its tasks' scores come to. failures: classes by the tasks' names.
+    is_unconfirmed: the score, or that of a task, takes no rank yet. doubt: of the score, or of a task's if there are
+    reasons.
     """
 
     submission: Submission
@@ -41,6 +53,8 @@ class ListedSubmission:
     author: str
     score: float | None
     failures: Mapping[str, str] = field(default_factory=dict)
+    is_unconfirmed: bool = False
+    doubt: ScoreDoubt | None = None
 
 
 def listed(
@@ -57,7 +71,15 @@ def listed(
         .limit(limit)
     ).all()
     scores = public_scores(session, [submission.id for submission, _, _ in rows])
-    return [ListedSubmission(submission, team, author, scores.get(submission.id)) for submission, team, author in rows]
+    return [_line(submission, team, author, scores.get(submission.id)) for submission, team, author in rows]
+
+
+def _line(submission: Submission, team: str, author: str, score: ListedScore | None) -> ListedSubmission:
+    if score is None:
+        return ListedSubmission(submission, team, author, None)
+    return ListedSubmission(
+        submission, team, author, score.value, is_unconfirmed=score.is_unconfirmed, doubt=score.doubt
+    )
 
 
 def complete(
@@ -73,14 +95,17 @@ def complete(
     return session.scalars(statement.offset(offset).limit(limit)).all()
 
 
-def public_scores(session: Session, submission_ids: Sequence[str]) -> dict[str, float]:
+def public_scores(session: Session, submission_ids: Sequence[str]) -> dict[str, ListedScore]:
     """Return the public scores that count, by submission id."""
     rows = session.execute(
-        select(PublicScore.submission_id, PublicScore.final_score)
+        select(PublicScore.submission_id, PublicScore.final_score, PublicScore.is_unconfirmed, PublicScore.details)
         .join(Evaluation, Evaluation.id == PublicScore.evaluation_id)
         .where(PublicScore.submission_id.in_(submission_ids), Evaluation.is_current.is_(True))
     )
-    return dict(rows.all())
+    return {
+        submission_id: ListedScore(value, is_unconfirmed, ScoreDoubt.read(details))
+        for submission_id, value, is_unconfirmed, details in rows
+    }
 
 
 def _matching(statement: Select[*Columns], competition_id: str, wanted: SubmissionFilter) -> Select[*Columns]:
@@ -142,10 +167,21 @@ def _flagged() -> ColumnElement[bool]:
     flags = PublicScore.details["flags"]
     # The last two are of scores from before version 0.3.
     signs = or_(*(flags[name].as_boolean() for name in ("suspect", "copied", "leaked")))
+    return _has_score(PublicScore, signs)
+
+
+def _unconfirmed() -> ColumnElement[bool]:
+    """Either score. Before the close there are no private ones."""
+    return or_(*(_has_score(table, table.is_unconfirmed.is_(True)) for table in (PublicScore, PrivateScore)))
+
+
+def _has_score(table: ScoreTable, condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether the submission, or its part in a task, has such a score that counts."""
     part = aliased(Submission)
     parts = select(part.id).where(part.parent_id == Submission.id)
-    own = or_(PublicScore.submission_id == Submission.id, PublicScore.submission_id.in_(parts))
-    return select(PublicScore.evaluation_id).where(own, signs).exists()
+    own = or_(table.submission_id == Submission.id, table.submission_id.in_(parts))
+    scores = select(table.evaluation_id).join(Evaluation, Evaluation.id == table.evaluation_id)
+    return scores.where(own, Evaluation.is_current.is_(True), condition).exists()
 
 
 def _repeated() -> ColumnElement[bool]:
@@ -159,5 +195,6 @@ CONDITIONS: dict[str, Callable[[], ColumnElement[bool]]] = {
     "disqualified": lambda: Submission.disqualified_at.is_not(None),
     "refunded": lambda: Submission.refunded.is_(True),
     "flagged": _flagged,
+    "unconfirmed": _unconfirmed,
     "repeated": _repeated,
 }

@@ -19,7 +19,9 @@ from server.evaluations.progress import EvaluationProgress
 from server.finals import service as finals
 from server.leaderboard import combined_entries
 from server.leaderboard import service as boards
+from server.leaderboard.ladder import Rung
 from server.models.account import Account
+from server.models.evaluation import PublicScore
 from server.models.submission import ENDED, Stage, Submission
 from server.submissions import repository
 
@@ -143,12 +145,17 @@ def _public_scores(session: Session, submissions: Sequence[Submission]) -> dict[
     found = repository.public_scores(session, [submission.id for submission in submissions])
     scored = [submission for submission in submissions if submission.id in found]
     on_ladder = [submission for submission in scored if gate.shows_ladder(submission.competition)]
-    rungs: dict[str, float] = {}
+    rungs: dict[str, Rung] = {}
     for competition in {s.competition_id: s.competition for s in on_ladder}.values():
         team_ids = {s.team_id for s in on_ladder if s.competition_id == competition.id}
-        rungs |= boards.ladder_scores(session, competition, list(team_ids))
+        rungs |= boards.ladder_rungs(session, competition, list(team_ids))
     # What is not on the ladder, because it was disqualified, has no score there.
     shown = [s for s in scored if s.id in rungs or s not in on_ladder]
-    return {
-        s.id: gate.score(found[s.id], s.competition, received_at=s.received_at, rung=rungs.get(s.id)) for s in shown
-    }
+    return {s.id: _as_shown(found[s.id], s, rungs.get(s.id)) for s in shown}
+
+
+def _as_shown(found: PublicScore, submission: Submission, rung: Rung | None) -> ShownScore:
+    competition, at = submission.competition, submission.received_at
+    if rung is None:
+        return gate.score(found, competition, received_at=at)
+    return gate.score(found, competition, received_at=at, rung=rung.score, is_unconfirmed=rung.is_unconfirmed)

@@ -111,7 +111,8 @@ def sample_pictures(
 
 
 def _epsilon_picture(file: CompetitionFile) -> dict[str, Any]:
-    separations = epsilon_picture.separations(file.n_models, file.scoring.delta)
+    lowest_rate = 0.0 if file.scoring.attacks.is_published else epsilon_picture.FLOOR
+    separations = epsilon_picture.separations(file.n_models, file.scoring.delta, lowest_rate)
     return {
         "separations": separations,
         "separations_json": epsilon_picture.as_json(separations),

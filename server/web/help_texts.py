@@ -1,7 +1,7 @@
 """The participants' documentation as pages of the site: rendered once, searched by section, with its glossary."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +13,9 @@ from markupsafe import Markup, escape
 import server
 from lethe.errors import NotFound
 
-FOLDER = Path(server.__file__).parents[1] / "docs" / "participants"
+DOCS = Path(server.__file__).parents[1] / "docs"
+FOLDER = DOCS / "participants"
+WITHOUT_UNLEARNING = DOCS / "organisers" / "what-wins-without-unlearning.md"  # what leaderboards link to
 ORDER = ("submissions", "kaggle", "libraries", "commands", "accounts", "agents", "glossary")
 EXCERPT = 180  # characters of a section that a search shows
 MOST_FOUND = 20
@@ -56,9 +58,9 @@ class Found:
 @lru_cache
 def help_pages() -> dict[str, HelpPage]:
     """Return every page by name, in the order of the list. Empty where the documentation is not installed."""
-    names = {path.stem for path in FOLDER.glob("*.md")}
-    known = [name for name in ORDER if name in names]
-    return {name: _read(name, names) for name in [*known, *sorted(names.difference(known))]}
+    files = {path.stem: path for path in (*FOLDER.glob("*.md"), WITHOUT_UNLEARNING) if path.is_file()}
+    known = [name for name in ORDER if name in files]
+    return {name: _read(files[name], files) for name in [*known, *sorted(files.keys() - set(known))]}
 
 
 def help_page(name: str) -> HelpPage:
@@ -102,9 +104,10 @@ def _excerpt(text: str, words: Sequence[str]) -> Markup:
     )
 
 
-def _read(name: str, names: set[str]) -> HelpPage:
+def _read(path: Path, names: Collection[str]) -> HelpPage:
+    name = path.stem
     reader = MarkdownIt("js-default", {"html": False, "linkify": False})
-    tokens = reader.parse((FOLDER / f"{name}.md").read_text("utf-8"))
+    tokens = reader.parse(path.read_text("utf-8"))
     title, sections = _sections(name, tokens)
     for token in tokens:
         if token.children:
@@ -152,7 +155,7 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def _link_within(children: Sequence[Token], names: set[str]) -> None:
+def _link_within(children: Sequence[Token], names: Collection[str]) -> None:
     """Let links to other pages of the help lead there; what the site does not have is no link."""
     is_link: list[bool] = []
     for token in children:

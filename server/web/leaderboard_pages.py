@@ -17,6 +17,7 @@ from server.db import now
 from server.deps import SessionDep
 from server.disclosure import gate
 from server.leaderboard import service as leaderboards
+from server.leaderboard.ranking import RowKind
 from server.leaderboard.service import Board
 from server.submissions import service as submissions
 from server.submissions import views as submission_views
@@ -88,6 +89,7 @@ def leaderboard_page(
         may_see_private=gate.may_see_private(place.competition, organiser=place.is_organiser),
         leader=shown.leader,
         has_moves=moves is not None,
+        has_unconfirmed=any(row.entry.kind is RowKind.UNCONFIRMED for row in shown.rows),
         better=BETTER_IN_WORDS,
         has_intervals=shown.interval_scale is not None,
         interval_ticks=leaderboard_view.axis_ticks(shown.interval_scale) if shown.interval_scale else [],

@@ -1,5 +1,7 @@
 """New evaluations of a re-judging ended, and the board that they may change."""
 
+from typing import Any
+
 from sqlalchemy import select
 
 from server.evaluations import service as evaluations
@@ -12,7 +14,14 @@ from tests.support.instance import Instance
 BASE = "/api/v1/competitions/digits"
 
 
-def finish(server: Instance, submission: str, score: float | None, *, fault: Fault = Fault.PARTICIPANT) -> None:
+def finish(
+    server: Instance,
+    submission: str,
+    score: float | None,
+    *,
+    fault: Fault = Fault.PARTICIPANT,
+    details: dict[str, Any] | None = None,
+) -> None:
     """End the new evaluation of one submission, with a score or a failure."""
     with server.database.write() as session:
         new = Evaluation.submission_id == submission, Evaluation.is_current.is_(False)
@@ -22,7 +31,8 @@ def finish(server: Instance, submission: str, score: float | None, *, fault: Fau
             return
         evaluation.state = EvaluationState.SCORING.value
         session.flush()
-        found = ScoreRecord(final_score=score, forgetting_quality=score, retain_ratio=1, test_ratio=1, details={})
+        parts = {"forgetting_quality": score, "retain_ratio": 1.0, "test_ratio": 1.0}
+        found = ScoreRecord(final_score=score, details=details or {}, **parts)
         assert scores.record(session, evaluation.id, found)
 
 

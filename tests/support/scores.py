@@ -66,6 +66,8 @@ def add_score(
     interval: tuple[float, float] | None = None,
     is_current: bool = True,
     scorer_version: str = SCORER_VERSION,
+    is_unconfirmed: bool = False,
+    details: dict[str, Any] | None = None,
 ) -> None:
     evaluation = Evaluation(
         id=new_id(),
@@ -91,7 +93,8 @@ def add_score(
             interval_low=low,
             interval_high=high,
             scorer_version=scorer_version,
-            details={},
+            details=details or {},
+            is_unconfirmed=is_unconfirmed,
             tied_group=0 if interval else None,
         )
     )

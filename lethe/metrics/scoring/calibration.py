@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.arrays import Float64, checked_confidences
-from lethe.metrics.scoring.attacks.family import AttackFamily
+from lethe.metrics.scoring.attacks.family import HONEST_DISAGREEMENT, AttackFamily
 from lethe.metrics.scoring.epsilon import per_example_epsilon
 from lethe.metrics.scoring.forgetting_quality import forgetting_quality, n_judged_models
 from lethe.metrics.scoring.resampling import Replicates, interval_around
@@ -21,7 +21,6 @@ from lethe.metrics.scoring.score import Score
 LEAK_STANDARD_ERRORS = 4.0
 DETERMINISTIC_SPREAD = 0.05
 REPEATED_SHARE = 0.01
-HONEST_DISAGREEMENT = 0.15
 SUSPECT_DISAGREEMENT = 0.25
 
 

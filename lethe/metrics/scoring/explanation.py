@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lethe.metrics.scoring.arrays import Float64
+from lethe.metrics.scoring.attacks.family import DEFAULT_ATTACKS, AttackFamily
 
 if TYPE_CHECKING:  # the web server explains scores, and its image has not what computing them needs
     from lethe.metrics.scoring.score import ModelOutputs, Score
@@ -47,7 +48,8 @@ class ScoreParts:
 
     epsilon_percentiles: nats, by level as text; empty where not stored. spread_ratio: median over the forget examples
     of the standard deviation over unlearned models, of that over retrained ones. share_above: of the forget examples,
-    those with a higher mean confidence than that of retrained models. Both None where not stored.
+    those with a higher mean confidence than that of retrained models. Both None where not stored. attacks: which the
+    score was made by.
     """
 
     forgetting_quality: float
@@ -56,15 +58,21 @@ class ScoreParts:
     epsilon_percentiles: Mapping[str, float] = field(default_factory=dict)
     spread_ratio: float | None = None
     share_above: float | None = None
+    attacks: AttackFamily = DEFAULT_ATTACKS
+
+    @property
+    def factors(self) -> dict[str, float]:
+        """The factors as they count: a ratio of utility up to the family's largest."""
+        return {name: min(getattr(self, name), self.attacks.largest_ratio) for name in FACTORS}
 
     @property
     def final_score(self) -> float:
-        return self.forgetting_quality * self.retain_ratio * self.test_ratio
+        return math.prod(self.factors.values())
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How a score differs from another one: own value less the other's, of the score and of each factor."""
+    """How a score differs from another one: own value less the other's, of the score and of each factor, as counted."""
 
     score: float
     factors: dict[str, float]
@@ -122,6 +130,7 @@ def score_parts(found: "Score", unlearned: "ModelOutputs", retrained: "ModelOutp
         found.retain_ratio,
         found.test_ratio,
         epsilon_percentiles(found.epsilon),
+        attacks=found.attacks,
         **confidence_ratios(unlearned, retrained),
     )
 
@@ -144,9 +153,12 @@ def confidence_ratios(unlearned: "ModelOutputs", retrained: "ModelOutputs") -> d
 def explain(own: ScoreParts, *, oracle: ScoreParts | None, others: Mapping[str, ScoreParts | None]) -> Explanation:
     """Return what a score is made of beside exact retraining and beside others, by name; None is left out.
 
-    Without an oracle the loss is that against 1, which every factor of retraining is near but the first.
+    Without an oracle the loss is that against 1, which every factor of retraining is near, but the first one of a
+    published family.
     """
-    losses = {name: _loss(getattr(own, name), 1.0 if oracle is None else getattr(oracle, name)) for name in FACTORS}
+    losses = {
+        name: _loss(value, 1.0 if oracle is None else oracle.factors[name]) for name, value in own.factors.items()
+    }
     costs = _shares(losses)
     return Explanation(
         own=own,
@@ -173,7 +185,7 @@ def _shares(losses: Mapping[str, float]) -> dict[str, float]:
 
 
 def _difference(own: ScoreParts, other: ScoreParts) -> Difference:
-    factors = {name: getattr(own, name) - getattr(other, name) for name in FACTORS}
+    factors = {name: value - other.factors[name] for name, value in own.factors.items()}
     return Difference(own.final_score - other.final_score, factors)
 
 

@@ -29,7 +29,7 @@ class Score:
 
     forgetting_quality: F, within [0, 1]. epsilon: shape (n_examples,), nats.
     retain_ratio, test_ratio: as measured, None without accuracies; final_score: their product with F, each at most
-    `largest_ratio`, None unless both are known.
+    `AttackFamily.largest_ratio`, None unless both are known.
     interval: 95 % interval of `headline`, None without resamples; forgetting_quality_interval: the same of F.
     replicates: the resampled values that the intervals came from, for comparing submissions on one split.
     """
@@ -114,9 +114,7 @@ def score(
         )
         replicates = _replicates(qualities, n_models=n_models, seed=seed)
     interval = (
-        None
-        if replicates is None
-        else interval_around(quality, replicates.standard_error(), most=largest_ratio(family))
+        None if replicates is None else interval_around(quality, replicates.standard_error(), most=family.largest_ratio)
     )
     forgetting = Score(
         forgetting_quality=quality,
@@ -168,7 +166,7 @@ def with_utility(forgetting: Score, utility: Utility) -> Score:
     found = replace(forgetting, retain_ratio=utility.retain_ratio, test_ratio=utility.test_ratio)
     if utility.retain_ratio is None or utility.test_ratio is None:
         return found
-    most = largest_ratio(forgetting.attacks)
+    most = forgetting.attacks.largest_ratio
     final = forgetting.forgetting_quality * min(utility.retain_ratio, most) * min(utility.test_ratio, most)
     replicates = forgetting.replicates
     if replicates is None or utility.retain is None or utility.test is None:
@@ -182,11 +180,6 @@ def with_utility(forgetting: Score, utility: Utility) -> Score:
     replicates = replace(replicates, headline=headline)
     interval = interval_around(final, replicates.standard_error(), most=most)
     return replace(found, final_score=final, interval=interval, replicates=replicates)
-
-
-def largest_ratio(attacks: AttackFamily) -> float:
-    """Return what a utility ratio, and so a score, is at most: 1, and without bound in the published families."""
-    return math.inf if attacks.is_published else 1.0
 
 
 def _accuracies(

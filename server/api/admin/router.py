@@ -59,7 +59,9 @@ from server.teams import service as teams
 DONE = status.HTTP_204_NO_CONTENT
 MOST_EVENTS = 1000
 Short = Annotated[str, Query(max_length=60)]
-OnlyQuery = Annotated[Literal["", "selected", "disqualified", "refunded", "flagged", "repeated"], Query()]
+OnlyQuery = Annotated[
+    Literal["", "selected", "disqualified", "refunded", "flagged", "unconfirmed", "repeated"], Query()
+]
 WhyBody = Annotated[Reason, Body(default_factory=Reason)]
 
 public = APIRouter(prefix="/competitions/{slug}", tags=["competitions"])
@@ -139,12 +141,14 @@ def list_all_submissions(
 def act_on_submission(
     submission_id: str, body: SubmissionAct, session: SessionDep, *, competition: Organised, account: CurrentAccount
 ) -> SubmissionOut:
-    """Cancel, run again, disqualify or restore a submission."""
+    """Cancel, run again, disqualify or restore a submission, or confirm its score, which then takes its rank."""
     submission = submissions.of_competition(session, competition, submission_id)
     if body.act == "cancel":
         moderation.cancel(session, submission, actor=account, reason=body.reason)
     elif body.act == "run-again":
         moderation.run_again(session, submission, visibility=body.split, actor=account, reason=body.reason)
+    elif body.act == "confirm":
+        moderation.confirm(session, submission, visibility=body.split, actor=account, reason=body.reason)
     elif body.act == "disqualify":
         moderation.disqualify(session, submission, actor=account, reason=body.reason)
     else:

@@ -22,8 +22,8 @@ class WhyBody(In):
 class SubmissionAct(In):
     """What to do to a submission, and why."""
 
-    act: Literal["cancel", "run-again", "disqualify", "restore"]
-    split: Visibility = Field(default=Visibility.PUBLIC, description="where to run it again")
+    act: Literal["cancel", "run-again", "confirm", "disqualify", "restore"]
+    split: Visibility = Field(default=Visibility.PUBLIC, description="where to run it again, or to confirm its score")
     reason: Why
 
 
@@ -115,7 +115,7 @@ class ListedTeam(Out):
     name: str
     leader: str
     members: int
-    rank: int | None = Field(description="on the public board; null without a score")
+    rank: int | None = Field(description="on the public board; null without a score, or with an unconfirmed one")
     entries: int
     is_baseline: bool
     disqualified_at: datetime | None

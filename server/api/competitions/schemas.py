@@ -88,7 +88,8 @@ class CompetitionOut(Out):
     state: str = Field(examples=["open"])
     opens_at: datetime
     closes_at: datetime
-    metric: str = Field(examples=["forgetting quality x retain ratio x test ratio (reference attacks)"])
+    metric: str = Field(examples=["forgetting quality x retain ratio x test ratio (crossfit attacks)"])
+    scale: str = Field(description="how scores are to be read", examples=["Exact retraining scores about 1"])
     dataset: str = Field(examples=["digits"])
     runs: int = Field(description="runs of a submission, N", examples=[512])
     scores_verified: bool = Field(
@@ -238,6 +239,7 @@ class RescoringOut(Out):
     waiting_public: int = Field(description="submissions received in time that are still being scored publicly")
     finals: int
     scored: int
+    unconfirmed: int = Field(description="private scores that take no rank until an organiser confirms them")
     runs_done: int
     runs_total: int
     failed: list[FailedFinal]
@@ -284,6 +286,7 @@ def metric_name(file: CompetitionFile) -> str:
 def _of_file(file: CompetitionFile) -> dict[str, object]:
     return {
         "metric": metric_name(file),
+        "scale": file.scale_in_words,
         "dataset": ", ".join(dict.fromkeys(each.dataset.name for each in file.evaluated)),
         "runs": min(each.n_models for each in file.evaluated),
         "tasks": [_task(task, file) for task in file.tasks],

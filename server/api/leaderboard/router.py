@@ -9,6 +9,7 @@ from lethe.metrics.scoring.sample_size import few_models_warnings, smallest_dete
 from server.api.auth_dependencies import OptionalAccount, VisibleCompetition
 from server.api.leaderboard.schemas import ColumnOut, LeaderboardPage, LeaderboardRow, OracleScore
 from server.competitions import service as competitions
+from server.competitions.stored_file import stored_file
 from server.deps import SessionDep
 from server.leaderboard import service
 from server.problem_details import problems
@@ -35,8 +36,9 @@ def show_leaderboard(
     limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = MOST_ROWS,
 ) -> LeaderboardPage:
     """Show a leaderboard: best score of each team first, equal scores share a rank, beside the exact-retraining
-    oracle. The organiser's baselines and the oracle are references without a rank. Where a competition has tasks, the
-    score is the combination of theirs, which stand in the columns."""
+    oracle. The organiser's baselines and the oracle are references without a rank. Nor has an unconfirmed score a rank:
+    others are ranked as if it were not there. Where a competition has tasks, the score is the combination of theirs,
+    which stand in the columns."""
     if task:
         competition = competitions.get_task(session, competition, task)
     shown = service.board(session, competition, board, viewer=account, phase=phase)
@@ -49,6 +51,7 @@ def show_leaderboard(
         oracle=OracleScore(score=shown.oracle) if shown.oracle is not None else None,
         n_models=shown.n_models,
         smallest_detectable_shift=smallest_detectable_shift(shown.n_models),
+        scale=stored_file(competition).scale_in_words,
         warnings=few_models_warnings(shown.n_models),
         teams=shown.teams,
         total=len(rows),

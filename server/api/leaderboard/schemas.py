@@ -25,10 +25,10 @@ class ColumnOut(Out):
 
 
 class LeaderboardRow(Out):
-    """One line. References (baseline, oracle) and disqualified teams have no rank."""
+    """One line. References (baseline, oracle), unconfirmed scores and disqualified teams have no rank."""
 
     rank: int | None
-    kind: RowKind
+    kind: RowKind = Field(description="unconfirmed: it takes no rank until an organiser confirms it")
     team_id: str | None = Field(description="null for the oracle, which is not a team")
     team: str
     score: ShownNumber
@@ -66,9 +66,10 @@ class LeaderboardPage(BaseModel):
             "example": {
                 "competition": "digits",
                 "board": "public",
-                "oracle": {"score": 0.1902},
+                "oracle": {"score": 0.9902},
                 "n_models": 512,
                 "smallest_detectable_shift": 0.175,
+                "scale": "Exact retraining scores about 1",
                 "warnings": [],
                 "teams": 1,
                 "total": 2,
@@ -79,7 +80,7 @@ class LeaderboardPage(BaseModel):
                         "kind": "oracle",
                         "team_id": None,
                         "team": "Exact retraining",
-                        "score": 0.1902,
+                        "score": 0.9902,
                         "share_of_oracle": 1.0,
                         "entries": 0,
                         "last_entry_at": None,
@@ -89,8 +90,8 @@ class LeaderboardPage(BaseModel):
                         "kind": "team",
                         "team_id": "4f0c2f6f8a0e1d2b",
                         "team": "ada",
-                        "score": 0.0581,
-                        "share_of_oracle": 0.3055,
+                        "score": 0.2272,
+                        "share_of_oracle": 0.2294,
                         "entries": 3,
                         "last_entry_at": "2026-03-01T12:00:00Z",
                     },
@@ -114,6 +115,11 @@ class LeaderboardPage(BaseModel):
     smallest_detectable_shift: float = Field(
         description="of one example's confidences, in standard deviations of one model, that N models a side detect"
     )
+    scale: str = Field(
+        default="",
+        description="how scores are to be read; as in 2023: by attacks that an entry can win without unlearning",
+        examples=["Exact retraining scores about 1"],
+    )
     warnings: list[str] = Field(description="where N is so small that shares of the oracle are flattering")
     teams: int = Field(description="ranked teams on the whole board")
     total: int = Field(description="lines that match, references included")
@@ -123,6 +129,7 @@ class LeaderboardPage(BaseModel):
 
 
 class OracleScore(BaseModel):
-    """What exact retraining scores here: the mark that a perfect unlearner reaches on average."""
+    """What exact retraining scores here: the mark that a perfect unlearner reaches on average. About 1 by crossfit
+    attacks, about a fifth of it by those of 2023."""
 
     score: ShownNumber

@@ -17,7 +17,9 @@ from server.rejudging.service import Changed, Preview
 class NewScoring(In):
     """How outputs become a score, where it is to differ; what is not named stays."""
 
-    attacks: str | None = Field(default=None, description="reference, exact or disentangled", examples=["exact"])
+    attacks: str | None = Field(
+        default=None, description="crossfit, reference, exact or disentangled", examples=["crossfit"]
+    )
     delta: float | None = Field(default=None, gt=0, lt=1)
     epsilon_cap: float | None = Field(default=None, gt=0)
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from pydantic import BaseModel, Field
 
 from lethe.competition.visibility import Visibility
+from lethe.metrics.scoring.attacks.family import HONEST_DISAGREEMENT
 from server.api.schema import Out
 from server.evaluations.paired_test import Paired
 from server.submission_analysis.generated_answers import AnsweredQuestion, GeneratedAnswers
@@ -21,8 +22,24 @@ class AnalysisScore(Out):
     forgetting_quality: float
     retain_ratio: float
     test_ratio: float
+    is_unconfirmed: bool = Field(description="it takes no rank until an organiser confirms it")
     scorer_version: str
     computed_at: datetime
+
+
+class DoubtOut(Out):
+    """Why a score may not mean what it says."""
+
+    disagreement: float | None = Field(
+        description="by how much of exact retraining's forgetting quality a published attack family gives more than "
+        "crossfit; null where it could not be computed",
+        examples=[0.04],
+    )
+    honest_disagreement: float = Field(
+        default=HONEST_DISAGREEMENT, description="what honest entries have at most", examples=[0.15]
+    )
+    reasons: list[str] = Field(description="a sentence for each thing out of the ordinary")
+    is_suspect: bool = Field(description="whether there are reasons")
 
 
 class AttemptOfShard(Out):
@@ -90,6 +107,7 @@ class AnalysisOut(BaseModel):
     stage: str
     state: str | None = Field(description="of the evaluation that counts; null without one", examples=["scored"])
     score: AnalysisScore | None
+    doubt: DoubtOut | None = Field(description="null for a score from before version 0.3")
     epsilon: list[float | None] | None = Field(
         description="of each forget example, nats; null for an infinite one, and without a record of them"
     )
@@ -114,6 +132,7 @@ class AnalysisOut(BaseModel):
             stage=submission.stage,
             state=evaluation.state if evaluation else None,
             score=AnalysisScore.read(evaluated.score) if evaluated.score else None,
+            doubt=DoubtOut.read(evaluated.doubt) if evaluated.doubt else None,
             epsilon=None if epsilon is None else [float(e) if abs(e) < float("inf") else None for e in epsilon],
             outputs=OutputsOut.of(comparison) if comparison else None,
             attempts=attempts,

@@ -2,6 +2,7 @@
 
 The retrained models' confidences in one example are drawn as a normal distribution, the unlearned models' as the same
 one moved to the right. Epsilon is that of the best single threshold over as many values of each as there are runs.
+Error rates have a floor where the competition's attacks give them one; the published ones discard a rate of 0.
 """
 
 from bisect import bisect_right
@@ -13,6 +14,7 @@ from statistics import NormalDist
 
 LARGEST_SHIFT, STEPS = 3.0, 30  # in standard deviations
 BUCKET = 0.5  # nats; as in lethe.metrics.scoring.forgetting_quality, which needs more than the web server has
+FLOOR = 0.02  # an error rate counts as no less; as in lethe.metrics.scoring.attacks.crossfit
 FROM, TO = -3.5, 6.5  # of the axis, in standard deviations
 WIDTH, BASE, TOP = 600, 150, 20  # of the drawing
 SHOWN_FIRST = 10
@@ -35,10 +37,11 @@ class Separation:
 
 
 @lru_cache(maxsize=64)
-def separations(n_models: int, delta: float) -> tuple[Separation, ...]:
+def separations(n_models: int, delta: float, lowest_rate: float = 0.0) -> tuple[Separation, ...]:
     """Return the picture at every step of the slider. Of more than 512 models on each side, 512 are drawn."""
     drawn = min(n_models, MOST_DRAWN)
-    return tuple(separation(LARGEST_SHIFT * step / STEPS, drawn, delta=delta) for step in range(STEPS + 1))
+    shifts = (LARGEST_SHIFT * step / STEPS for step in range(STEPS + 1))
+    return tuple(separation(shift, drawn, delta=delta, lowest_rate=lowest_rate) for shift in shifts)
 
 
 def as_json(shown: tuple[Separation, ...]) -> str:
@@ -46,15 +49,18 @@ def as_json(shown: tuple[Separation, ...]) -> str:
     return dumps([[one.offset, one.threshold_x, f"{one.epsilon:.2f}", f"{one.points:.3f}"] for one in shown])
 
 
-def separation(shift: float, n_models: int, *, delta: float) -> Separation:
-    """Return epsilon by its definition: the largest over all thresholds at which both kinds of error happen."""
+def separation(shift: float, n_models: int, *, delta: float, lowest_rate: float = 0.0) -> Separation:
+    """Return epsilon by its definition: the largest over all thresholds at which both kinds of error happen.
+
+    lowest_rate: what each kind's rate counts as at least, so that it always happens; 0 for the published attacks.
+    """
     normal = NormalDist()
     retrained = [normal.inv_cdf((index + 0.5) / n_models) for index in range(n_models)]
     unlearned = [value + shift for value in retrained]
     best, where = 0.0, shift / 2
     for threshold in (*retrained, *unlearned):
-        wrongly_unlearned = 1 - bisect_right(retrained, threshold) / n_models
-        wrongly_retrained = bisect_right(unlearned, threshold) / n_models
+        wrongly_unlearned = max(1 - bisect_right(retrained, threshold) / n_models, lowest_rate)
+        wrongly_retrained = max(bisect_right(unlearned, threshold) / n_models, lowest_rate)
         found = max(
             _nats(wrongly_unlearned, wrongly_retrained, delta), _nats(wrongly_retrained, wrongly_unlearned, delta)
         )

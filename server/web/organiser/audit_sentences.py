@@ -57,6 +57,7 @@ SENTENCES = {
     "split.replaced": "replaced the {split} split of {it} by version {version}",
     "split.replacement_started": "began to prepare version {version} of the {split} split of {it}",
     "submission.cancelled": "cancelled {it}",
+    "submission.confirmed": "confirmed the {split} score of {it}",
     "submission.deselected": "deselected {it}",
     "submission.disqualified": "disqualified {it}",
     "submission.received": "sent {it}",

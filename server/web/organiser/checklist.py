@@ -6,6 +6,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
+from lethe.competition.visibility import Visibility
 from server.competitions import service as competitions
 from server.competitions import stalled_preparations
 from server.dashboard import service as dashboard
@@ -89,6 +90,7 @@ def _checks(
                 ok=not unfinished,
                 detail="what came before the end counts" if unfinished else "",
             ),
+            _of_unconfirmed(finals.count_unconfirmed(session, competition, Visibility.PUBLIC), Visibility.PUBLIC),
         ]
     return _of_rescoring(rescoring) if rescoring else []
 
@@ -135,7 +137,16 @@ def _of_rescoring(rescoring: Rescoring) -> list[Check]:
             ok=not rescoring.failed,
             detail="decide below what becomes of them" if rescoring.failed else "",
         ),
+        _of_unconfirmed(rescoring.unconfirmed, Visibility.PRIVATE),
     ]
+
+
+def _of_unconfirmed(n: int, visibility: Visibility) -> Check:
+    return Check(
+        f"{n:,} {visibility} score{' is' if n == 1 else 's are'} unconfirmed" if n else "No score is unconfirmed",
+        ok=not n,
+        detail="without a rank until you confirm or disqualify: “unconfirmed” in the list of submissions" if n else "",
+    )
 
 
 def _still_in_progress(n: int) -> str:

@@ -31,17 +31,33 @@ Act = Callable[..., None]
 SUBMISSION_ACTS: dict[str, Act] = {
     "cancel": moderation.cancel,
     "again": partial(moderation.run_again, visibility=Visibility.PUBLIC),
+    "confirm": partial(moderation.confirm, visibility=Visibility.PUBLIC),
     "disqualify": moderation.disqualify,
     "restore": moderation.restore,
 }
-DONE = {"cancel": "cancelled", "again": "queued again", "disqualify": "disqualified", "restore": "restored"}
+PRIVATE_ACTS: dict[str, Act] = {"confirm": partial(moderation.confirm, visibility=Visibility.PRIVATE)}
+DONE = {
+    "cancel": "cancelled",
+    "again": "queued again",
+    "confirm": "confirmed",
+    "disqualify": "disqualified",
+    "restore": "restored",
+}
 
 
 @router.post("/organise/{slug}/act")
 def act_on_submissions(
-    asked: OrganiserDep, *, submission: Ids = None, act: Reason = "", reason: Reason = ""
+    asked: OrganiserDep,
+    *,
+    submission: Ids = None,
+    act: Reason = "",
+    reason: Reason = "",
+    split: Visibility = Visibility.PUBLIC,
 ) -> Response:
-    """Do the same to several submissions. One that does not allow it is left as it was, and named."""
+    """Do the same to several submissions. One that does not allow it is left as it was, and named.
+
+    split: whose score is confirmed.
+    """
     if not submission:
         nothing = Flash("warn", "No submission was chosen: nothing is changed. Choose at least one in the list.")
         return redirect(asked.request, _back(asked.request, asked.competition.slug, []), flash=nothing)
@@ -49,8 +65,9 @@ def act_on_submissions(
     if act not in SUBMISSION_ACTS:
         raise InvalidInput(f"{act!r} is not an act; allowed are {', '.join(SUBMISSION_ACTS)}")
     chosen = [_of_place(asked.session, asked.competition.id, wanted, asked.viewer) for wanted in submission]
+    carry_out = (SUBMISSION_ACTS | (PRIVATE_ACTS if split is Visibility.PRIVATE else {}))[act]
     refused = [
-        words for one in chosen if (words := _try(asked.session, one, act=act, actor=asked.viewer, reason=reason))
+        words for one in chosen if (words := _try(asked.session, one, act=carry_out, actor=asked.viewer, reason=reason))
     ]
     done = f"{len(chosen) - len(refused)} {DONE[act]}."
     flash = Flash("warn" if refused else "good", " ".join((done, *refused[:3])))
@@ -115,11 +132,11 @@ def _of_place(session: Session, competition_id: str, submission_id: str, viewer:
     return submission
 
 
-def _try(session: Session, submission: Submission, *, act: str, actor: Account, reason: str) -> str:
+def _try(session: Session, submission: Submission, *, act: Act, actor: Account, reason: str) -> str:
     """Carry out one act. Return why not, if not."""
     try:
         with session.begin_nested():
-            SUBMISSION_ACTS[act](session, submission, actor=actor, reason=reason)
+            act(session, submission, actor=actor, reason=reason)
     except Conflict as error:
         return f"{submission.id}: {error.detail}."
     return ""
@@ -129,5 +146,6 @@ def _back(request: Request, slug: str, chosen: list[Submission]) -> str:
     """Return the page that the form stood on: one submission's, or the list with its filters."""
     query = request.query_params.get("list")
     if query is None and len(chosen) == 1:
-        return f"/organise/{slug}/submissions/{chosen[0].id}"
+        split = request.query_params.get("split")
+        return f"/organise/{slug}/submissions/{chosen[0].id}" + ("?split=private" if split == "private" else "")
     return f"/organise/{slug}/submissions" + (f"?{query}" if query and len(query) < 400 else "")

@@ -6,6 +6,7 @@ from fastapi import Depends, Query, Response
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
+from lethe.metrics.scoring.attacks.family import HONEST_DISAGREEMENT
 from server.competitions.split_report import find_split_report
 from server.deps import SessionDep, StorageDep
 from server.disclosure import gate
@@ -55,6 +56,8 @@ def analysis_page(asked: OrganiserDep, *, storage: StorageDep, evaluated: Evalua
         query=_query(evaluated),
         evaluation=evaluation,
         score=evaluated.score,
+        doubt=evaluated.doubt,
+        honest_disagreement=HONEST_DISAGREEMENT,
         epsilon_stored=evaluated.epsilon is not None,
         attempts=service.list_attempts(asked.session, evaluated),
         logs=service.list_logs(asked.session, submission),

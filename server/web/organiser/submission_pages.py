@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 
 from fastapi import Query, Response
 
+from lethe.metrics.scoring.attacks.family import HONEST_DISAGREEMENT
 from server.submissions.list_filter import SubmissionFilter
 from server.submissions.organiser_list import find_lines
 from server.web.failure_messages import ADVICE
@@ -52,5 +53,6 @@ def submissions_page(
         lines=found.lines,
         has_more=found.has_more,
         page_number=page_number,
+        honest_disagreement=HONEST_DISAGREEMENT,
         error_classes=sorted({*ADVICE, "host-fault"}),
     )

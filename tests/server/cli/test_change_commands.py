@@ -7,6 +7,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from sqlalchemy import select
 
 from lethe.client.api import ApiError, LetheClient
 from lethe.client.receipts import verify
@@ -14,6 +15,7 @@ from lethe.competition.visibility import Visibility
 from server.db import now
 from server.models.account import Role
 from server.models.competition import CompetitionState
+from server.models.evaluation import PublicScore
 from tests.server.cli.conftest import Run, answer, told, use
 from tests.support.instance import Instance, competition_toml
 
@@ -85,6 +87,33 @@ def test_submissions_are_disqualified_and_restored_by_prefix(lethe: Run, submiss
     assert lethe("competition", "restore", "digits", submission[:6], *WHY).exit_code == 0
     assert disqualified() == []
     assert "No id of the submissions" in told(lethe("competition", "restore", "digits", "zzzzzz", *WHY))
+
+
+def test_score_is_confirmed_by_prefix(server: Instance, lethe: Run, submission: str) -> None:
+    assert "no unconfirmed score" in told(lethe("competition", "confirm", "digits", submission[:6], *WHY))
+    with server.database.write() as session:
+        session.scalars(select(PublicScore)).one().is_unconfirmed = True
+    only = ("competition", "submissions", "digits", "--only", "unconfirmed")
+    assert [row["score"]["is_unconfirmed"] for row in answer(lethe(*only, "--json"))] == [True]
+    assert "it takes no rank" in lethe("competition", "analysis", "digits", submission).stdout
+    assert "unconfirmed" in lethe("leaderboard", "-c", "digits").stdout
+    assert lethe("competition", "confirm", "digits", submission[:6], *WHY).exit_code == 0
+    assert answer(lethe(*only, "--json")) == []
+    assert last_event(lethe) == ("submission.confirmed", WHY[1])
+
+
+@pytest.mark.parametrize("attacks", ["crossfit", "exact"])
+def test_scale_is_told(server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch, attacks: str) -> None:
+    olga = use(server, monkeypatch, "olga", Role.ORGANISER)
+    server.competition(organiser=olga, extra=f'[scoring]\nattacks = "{attacks}"')
+    words = "Scored as in 2023 by the exact attacks" if attacks == "exact" else "Exact retraining scores about 1"
+    for command in (("leaderboard", "-c", "digits"), ("show", "-c", "digits")):
+        done = lethe(*command)
+        assert words in " ".join(f"{done.stdout} {done.stderr}".split())
+    file = Path("new.toml")
+    file.write_text(competition_toml(extra=f'[scoring]\nattacks = "{attacks}"'))
+    checked = lethe("competition", "validate", str(file), "--file-only").stdout
+    assert ("which an entry can win without unlearning" in " ".join(checked.split())) == (attacks == "exact")
 
 
 def test_teams_are_disqualified_by_name(lethe: Run, submission: str) -> None:

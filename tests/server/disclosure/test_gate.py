@@ -58,7 +58,7 @@ def test_ladder_shows_no_part_of_a_score(server: Instance) -> None:
     competition, _, found = scored(server, LADDER + OPEN)
     shown = gate.score(found, competition, rung=0.4)
     assert (shown.final_score, shown.interval_low, shown.breakdown) == (0.4, None, None)
-    assert gate.bits_counted(shown) == gate.BITS_OF_A_RUN_TIME
+    assert gate.bits_counted(shown) == gate.BITS_OF_A_RUN_TIME + gate.BITS_OF_A_CONFIRMATION
 
 
 def test_opened_parts_are_counted_with_a_score(server: Instance) -> None:
@@ -70,7 +70,7 @@ def test_opened_parts_are_counted_with_a_score(server: Instance) -> None:
     assert shown.computed_at.second == shown.computed_at.microsecond == 0
     counted = gate.bits_counted(shown)
     assert shown.breakdown.share_above == 0.988
-    assert counted == pytest.approx(2 * 16.61 + 4 * 10 + gate.bits_of_value(1.23) + 3.7, abs=0.1)
+    assert counted == pytest.approx(2 * 16.61 + 4 * 10 + gate.bits_of_value(1.23) + 3.7 + 1, abs=0.1)
 
 
 def test_time_of_a_run_is_counted_in_the_budget_when_it_is_scored(server: Instance) -> None:
@@ -78,7 +78,9 @@ def test_time_of_a_run_is_counted_in_the_budget_when_it_is_scored(server: Instan
     submission = server.submit(server.participant()).json()["id"]
     server.score(submission, 0.25, details={"run_wall_time_s": 0.31})
     with server.database.read() as session:
-        assert [row.bits for row in session.query(Disclosure)] == [gate.BITS_OF_A_RUN_TIME]
+        assert [row.bits for row in session.query(Disclosure)] == [
+            gate.BITS_OF_A_RUN_TIME + gate.BITS_OF_A_CONFIRMATION
+        ]
 
 
 def test_disqualified_submission_has_no_score_on_a_ladder(server: Instance) -> None:

@@ -52,6 +52,11 @@ def test_a_baseline_stands_at_its_place_and_takes_no_rank() -> None:
     assert listed(entries) == [(1, "first"), (None, "host"), (2, "second")]
 
 
+def test_an_unconfirmed_score_stands_at_its_place_and_others_are_ranked_without_it() -> None:
+    entries = [entry("first", 0.3), entry("held", 0.2, kind=RowKind.UNCONFIRMED), entry("second", 0.1)]
+    assert listed(entries) == [(1, "first"), (None, "held"), (2, "second")]
+
+
 def test_the_oracle_stands_before_a_team_of_the_same_score() -> None:
     entries = [entry("team", 0.2), entry("", 0.2, kind=RowKind.ORACLE)]
     assert listed(entries) == [(None, ""), (1, "team")]

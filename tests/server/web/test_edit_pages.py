@@ -405,7 +405,10 @@ def test_flagged_submissions_are_found(server: Instance, visitor: Visitor, digit
         add_scored(server, digits, name)
     with server.database.write() as session:
         rows = session.scalars(select(PublicScore)).all()
-        for row, copied in zip(rows, (True, False), strict=True):
-            row.details = {"flags": {"copied": copied, "deterministic": False}}
+        for row, reasons in zip(rows, (["It shrugs."], []), strict=True):
+            flags = {"disagreement": 0.31, "reasons": reasons, "suspect": bool(reasons), "held": False}
+            row.details = {"flags": flags}
     page = visitor.get("/organise/digits/submissions", params={"only": "flagged"}).text
     assert page.count('name="submission"') == 1
+    assert "It shrugs." in page
+    assert "31 %" in page

@@ -1,13 +1,16 @@
 """The picture of epsilon: drawn without the metrics' dependencies, and true to them."""
 
 import json
+import math
 from statistics import NormalDist
 
 import numpy as np
 import pytest
 
+from lethe.metrics.scoring.attacks import crossfit
 from lethe.metrics.scoring.epsilon import per_example_epsilon
 from lethe.metrics.scoring.forgetting_quality import bucket_points
+from server.web.charts import epsilon_picture
 from server.web.charts.epsilon_picture import MOST_DRAWN, as_json, points, separation, separations
 
 DELTA = 1e-5
@@ -18,6 +21,15 @@ def test_the_pictures_epsilon_is_the_metrics(shift: float) -> None:
     retrained = np.array([[NormalDist().inv_cdf((index + 0.5) / 64)] for index in range(64)])
     exact = per_example_epsilon(retrained + shift, retrained, attacks="exact", delta=DELTA)  # type: ignore[arg-type]
     assert separation(shift, 64, delta=DELTA).epsilon == pytest.approx(exact[0], abs=0.02)
+
+
+def test_picture_of_the_default_attacks_has_their_floor() -> None:
+    assert epsilon_picture.FLOOR == crossfit.FLOOR
+    far = separation(9.0, 512, delta=DELTA, lowest_rate=epsilon_picture.FLOOR)
+    assert far.epsilon == pytest.approx(math.log((1 - DELTA - crossfit.FLOOR) / crossfit.FLOOR))
+    assert far.points > 0.0
+    shown = [one.epsilon for one in separations(512, DELTA, epsilon_picture.FLOOR)]
+    assert shown == sorted(shown)
 
 
 def test_one_threshold_tells_no_more_than_all_attacks_do() -> None:

@@ -36,6 +36,24 @@ def test_an_empty_board_invites_to_submit(server: Instance, visitor: Visitor) ->
     assert "No score yet" in visitor.get(BOARD).text
 
 
+LINK = 'href="/help/what-wins-without-unlearning"'
+
+
+@pytest.mark.parametrize("path", ["/competitions/digits", BOARD, "/competitions/digits/pages/evaluation"])
+def test_pages_say_how_scores_are_to_be_read(server: Instance, visitor: Visitor, path: str) -> None:
+    for attacks, words in (
+        ("reference", "Scored as in 2023 by the reference attacks, which"),
+        ("crossfit", "about 1."),
+    ):
+        extra = f'[scoring]\nattacks = "{attacks}"\n[pages]\nevaluation = "Ours."'
+        slug = "digits" if attacks == "reference" else "others"
+        fill(server, server.competition(slug, extra=extra), 1 if slug == "digits" else 0)
+        page = visitor.get(path.replace("digits", slug)).text
+        if slug == "digits" or path != BOARD:  # an empty board has nothing to read
+            assert words in plain_text(page)
+        assert (LINK in page) == (attacks == "reference")
+
+
 @pytest.mark.parametrize("path", [f"{BOARD}?board=private", f"{BOARD}/figures/shake-up.json"])
 def test_sealed_board_says_when_it_is_revealed(server: Instance, visitor: Visitor, path: str) -> None:
     fill(server, server.competition(), 2)

@@ -119,6 +119,36 @@ def test_stored_outputs_are_scored_in_another_way(server: Instance, olga: dict[s
     assert oracle["attacks"] == "exact"
 
 
+def test_stored_competition_keeps_its_attacks_until_others_are_applied(server: Instance, olga: dict[str, str]) -> None:
+    with server.database.write() as session:
+        competition = session.scalars(select(Competition)).one()
+        config = dict(competition.config)
+        competition.config = config | {"scoring": config["scoring"] | {"attacks": "reference"}, "n_models": N}
+
+    def scale() -> tuple[str, str]:
+        read = [server.client.get(path).json()["scale"] for path in (BASE, f"{BASE}/leaderboard")]
+        return read[0], read[1]
+
+    ada = scored(server, "ada", 1)
+    before = scores(server, ada)
+    assert before[1] == "reference"
+    published = "Scored as in 2023 by the reference attacks, which an entry can win without unlearning"
+    assert scale() == (published, published)
+    made = rejudge(server, olga, scoring={"attacks": "crossfit"}).json()["id"]
+    score_what_waits(server)
+    preview = server.client.post(f"{BASE}/rejudgings/{made}/preview", headers=olga).json()
+    (change,) = preview["teams"]
+    assert (change["old_score"], preview["complete"]) == (pytest.approx(before[0], abs=1e-5), True)
+    assert change["new_score"] != change["old_score"]
+    assert (scores(server, ada), scale()) == (before, (published, published))
+    server.client.post(f"{BASE}/rejudgings/{made}/apply", headers=olga)
+    assert scores(server, ada)[1] == "crossfit"
+    assert scale()[0] == scale()[1] == "Exact retraining scores about 1"
+    with server.database.read() as session:
+        oracle = session.scalars(select(Split.oracle).where(Split.visibility == "public")).one()
+    assert oracle["attacks"] == "crossfit"
+
+
 def test_another_scoring_is_for_all_submissions(server: Instance, olga: dict[str, str]) -> None:
     ada = scored(server, "ada", 1)
     for wrong in ({"submissions": [ada]}, {"changed": "host"}):

@@ -1,9 +1,12 @@
 """The names of the attack families, which of them is the default, and the constants of the published metric."""
 
+import math
 from enum import StrEnum
 
 DELTA = 1e-5
 EPSILON_CAP = 50.0
+HONEST_DISAGREEMENT = 0.15
+"""By how much of the oracle's F a published family at most gives more than crossfit, of honest entries."""
 
 
 class AttackFamily(StrEnum):
@@ -24,6 +27,11 @@ class AttackFamily(StrEnum):
     def is_published(self) -> bool:
         """Whether it is one of the paper's, which an entry that unlearns nothing can win."""
         return self is not AttackFamily.CROSSFIT
+
+    @property
+    def largest_ratio(self) -> float:
+        """What a utility ratio counts as at most, and so a score: 1; in the published families there is no bound."""
+        return math.inf if self.is_published else 1.0
 
     @property
     def divides_models(self) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.explanation import (
     Explanation,
     ScoreParts,
@@ -42,6 +43,31 @@ def test_differences_are_own_less_the_other_s() -> None:
     assert found.differences["before"].score == pytest.approx(0.15)
     assert found.differences["before"].factors["test_ratio"] == pytest.approx(-0.2)
     assert any("against before: score +0.1500" in line for line in found.lines())
+
+
+@pytest.mark.parametrize("attacks", ["crossfit", "reference"])
+def test_parts_give_the_score_that_they_came_from(attacks: str) -> None:
+    rng = np.random.default_rng(3)
+    better, worse = np.full(32, 0.99), np.full(32, 0.9)
+    retrained = ModelOutputs(rng.normal(size=(32, 5)), worse, better)
+    unlearned = ModelOutputs(rng.normal(size=(32, 5)) + 0.5, better, worse)  # a ratio above 1, one below
+    found = score(unlearned, retrained, attacks=attacks)  # type: ignore[arg-type]
+    parts = score_parts(found, unlearned, retrained)
+    assert parts is not None
+    assert parts.final_score == pytest.approx(found.final_score)
+    is_capped = attacks == "crossfit"
+    assert parts.factors["retain_ratio"] == (1.0 if is_capped else pytest.approx(1.1))
+
+
+def test_ratios_above_the_largest_cost_and_differ_by_nothing() -> None:
+    oracle, own, other = ScoreParts(0.9, 1.05, 1.0), ScoreParts(0.45, 1.0, 1.0), ScoreParts(0.45, 1.2, 1.0)
+    found = explain(own, oracle=oracle, others={"other": other})
+    assert found.costs == {"forgetting_quality": 1.0, "retain_ratio": 0.0, "test_ratio": 0.0}
+    assert (found.differences["other"].score, found.differences["other"].factors["retain_ratio"]) == (0.0, 0.0)
+    published = [replace(parts, attacks=AttackFamily.REFERENCE) for parts in (oracle, own, other)]
+    found = explain(published[1], oracle=published[0], others={"other": published[2]})
+    assert found.costs["retain_ratio"] > 0.0
+    assert found.differences["other"].factors["retain_ratio"] == pytest.approx(-0.2)
 
 
 @pytest.mark.parametrize(
