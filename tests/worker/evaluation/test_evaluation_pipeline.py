@@ -60,7 +60,7 @@ def test_run_takes_integer_buffers_of_its_own_original(tmp_path: Path, overlappe
     prepare_split(competition(n_models=4, network=network, scoring={"setup": "reuse-n-n"}), "public", split)
     outputs: list[RunOutputs] = []
     with run_evaluations(SplitEvaluator.load(split), outputs, overlapped=overlapped) as evaluations:
-        for run in range(3):
+        for run in range(4):
             path.write_bytes(read_original(split, *find_place(Manifest.read(split), run)))
             evaluations.add(run, path.read_bytes(), whole_numbers=read_whole_numbers(path))
     confidences = np.stack([output.confidences for output in outputs])
