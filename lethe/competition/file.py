@@ -346,7 +346,7 @@ def parse_competition(text: str, *, source: str = "competition file") -> Competi
 
 def _too_few_models(file: CompetitionFile) -> Violation:
     why = f"{file.scoring.attacks} attacks fit on one half of the models and judge on the other"
-    return Violation("n_models", f"must be at least {MIN_MODELS_DIVIDED}, since {why}", file.n_models)
+    return Violation("n_models", f"must be at least {MIN_MODELS_DIVIDED}, since {why}", str(file.n_models))
 
 
 def _iso(moment: datetime) -> str:
