@@ -18,6 +18,11 @@ class WorkerFacts:
     isolates_runs: bool = False
 
 
+def host_of(worker_name: str) -> str:
+    """Return the host that a worker's process runs on: its name is host-process."""
+    return worker_name.rpartition("-")[0]
+
+
 def libraries_fact(name: str) -> str:
     """Return under which name a worker's versions hold those of an installed set of older libraries."""
     return f"libraries {name}"

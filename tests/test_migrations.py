@@ -60,6 +60,7 @@ LANDED = [
     "0031_replaced_evaluations",
     "0032_versions_of_splits",
     "0033_unconfirmed_scores",
+    "0034_avoided_hosts",
 ]
 
 REFUSED = {

@@ -33,13 +33,14 @@ def _session() -> "Iterator[Session]":
 
 def workers() -> None:
     """List the instance's own workers: host, state, why, and when each was last heard of."""
+    from server.worker_facts import host_of
     from server.workers import cordons, repository
 
     with _session() as session:
         cordoned = {row.host: row.reason for row in cordons.hosts(session)}
         table = Table("worker", "host", "state", "why", "seen (UTC)", box=None)
         for row in repository.own_workers(session):
-            host = cordons.host_of(row.name)
+            host = host_of(row.name)
             why = f"cordoned: {cordoned[host]}" if host in cordoned else row.detail
             table.add_row(row.name, host, row.state, why, f"{row.seen_at:%Y-%m-%d %H:%M:%S}")
     console.print(table)

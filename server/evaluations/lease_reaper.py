@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from server.evaluations import lease_repository, queue_repository, repository, service, verified_runs
+from server.evaluations import lease_repository, queue_repository, repository, service, unserved, verified_runs
 from server.models.evaluation import EvaluationState, Shard, ShardState
 from server.models.submission import Fault
 from server.queue import EVALUATE_SHARD, MOST_WAKE_UPS, RESENT_AFTER, SCORE_EVALUATION, send_after_commit
@@ -71,6 +71,9 @@ def _take_back(session: Session, shard: Shard, at: datetime, *, max_attempts: in
         state=ShardState.QUEUED if again else ShardState.FAILED,
         expired_before=at,
         worker=None,
+        avoided_host=unserved.host_to_avoid(
+            session, shard.split_id, worker=str(shard.worker), trusted_only=trusted_only
+        ),
         token_id=None,
         queued_at=at,
         runs_done=0,

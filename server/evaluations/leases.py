@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from server.db import clock, database_time, now
-from server.evaluations import lease_repository, queue_repository, repository, service, verified_runs
+from server.evaluations import lease_repository, queue_repository, repository, service, unserved, verified_runs
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure, claimed_shard, host_failure
 from server.models.evaluation import RunLog, Shard, ShardKind, ShardState
 from server.models.submission import Fault
@@ -116,7 +116,10 @@ def give_back(session: Session, shard: ClaimedShard, *, reason: str, runs_done: 
     """Return the shard to the queue because this host could not run it; after `max_attempts` that is the end, or,
     where others than trusted workers were among them, trusted ones try."""
     if shard.failed_attempts + 1 < max_attempts:
-        return _requeue(session, shard, reason=reason, runs_done=runs_done, failed_attempts=shard.failed_attempts + 1)
+        failed, avoided = shard.failed_attempts + 1, _host_to_avoid(session, shard)
+        return _requeue(
+            session, shard, reason=reason, runs_done=runs_done, failed_attempts=failed, avoided_host=avoided
+        )
     if verified_runs.needs_trusted_attempts(session, shard.shard_id):
         return _requeue(session, shard, reason=reason, runs_done=runs_done, trusted_only=True)
     return fail(session, shard, host_failure(shard, reason), runs_done=runs_done)
@@ -133,7 +136,13 @@ def check_again(session: Session, shard: ClaimedShard, *, result_key: str, resul
     """Return a check to the queue, its outputs kept, so that a second trusted worker makes them again."""
     reason = "its outputs differ from the untrusted worker's; made again"
     return _requeue(
-        session, shard, reason=reason, runs_done=shard.n_runs, result_key=result_key, result_sha256=result_sha256
+        session,
+        shard,
+        reason=reason,
+        runs_done=shard.n_runs,
+        avoided_host=_host_to_avoid(session, shard),
+        result_key=result_key,
+        result_sha256=result_sha256,
     )
 
 
@@ -145,6 +154,7 @@ def _requeue(
     runs_done: int,
     failed_attempts: int = 0,
     outcome: str = "given-back",
+    avoided_host: str | None = None,
     **values: Any,
 ) -> bool:
     back = repository.leave_shard(
@@ -153,6 +163,7 @@ def _requeue(
         attempt=shard.attempt,
         state=ShardState.QUEUED,
         worker=None,
+        avoided_host=avoided_host,
         token_id=None,
         queued_at=database_time(),
         runs_done=0,
@@ -164,6 +175,11 @@ def _requeue(
         _end(session, shard, outcome, runs_done=runs_done, detail=reason)
         send_after_commit(session, EVALUATE_SHARD, to=shard.routing_key)
     return back
+
+
+def _host_to_avoid(session: Session, shard: ClaimedShard) -> str | None:
+    row = session.get_one(Shard, shard.shard_id)
+    return unserved.host_to_avoid(session, row.split_id, worker=str(row.worker), trusted_only=row.trusted_only)
 
 
 def take_from(session: Session, workers: Sequence[str], *, reason: str) -> int:

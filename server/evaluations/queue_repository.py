@@ -18,6 +18,7 @@ from sqlalchemy import (
     func,
     literal_column,
     not_,
+    or_,
     select,
     true,
     update,
@@ -31,6 +32,9 @@ from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardKi
 from server.models.submission import Submission
 from server.queue import MOST_WAKE_UPS, RoutingKey
 from server.queue_order import ROUNDS, Turn
+from server.worker_facts import host_of
+
+AVOIDED_FOR_S = 60.0  # then the host that failed at a shard may have it again
 
 
 def take_fairest(
@@ -41,13 +45,13 @@ def take_fairest(
 
     splits: the ids of those that the worker may serve; None for all. token_id: of an untrusted worker, which gets no
     shard that is for trusted ones. Shards that another claim holds now are passed over, so claims never wait for each
-    other.
+    other, and so are for a while those that the worker's host has just failed at.
     """
     on_postgresql = session.get_bind().dialect.name == "postgresql"
     chosen = None if splits is None else tuple(splits)
     statement = _take(on_postgresql, lease_s, chosen, trusted=token_id is None)
     options = {"synchronize_session": False, "populate_existing": True}
-    values = {"claimant": worker, "token": token_id}
+    values = {"claimant": worker, "host": host_of(worker), "token": token_id}
     return session.scalars(statement, values, execution_options=options).one_or_none()
 
 
@@ -218,7 +222,12 @@ def _is_served(splits: Sequence[str] | None) -> ColumnElement[bool]:
 
 
 def _is_for(table: type[Shard], trusted: bool) -> ColumnElement[bool]:
-    return true() if trusted else not_(table.trusted_only)
+    elsewhere = or_(
+        table.avoided_host.is_(None),
+        table.avoided_host != bindparam("host", type_=String()),
+        table.queued_at < database_time(-AVOIDED_FOR_S),
+    )
+    return elsewhere if trusted else elsewhere & not_(table.trusted_only)
 
 
 def _claimable(table: type[Shard], *conditions: ColumnElement[bool]) -> Select[int]:

@@ -114,6 +114,7 @@ def queue_again(session: Session, evaluation_id: str) -> int:
         .values(
             state=ShardState.QUEUED.value,
             worker=None,
+            avoided_host=None,
             token_id=None,
             lease_expires_at=None,
             queued_at=database_time(),

@@ -14,6 +14,7 @@ from server.evaluations.queue_repository import in_state
 from server.models.competition import Competition, Split
 from server.models.evaluation import Shard, ShardState
 from server.models.worker import Worker, WorkerState, WorkerToken
+from server.worker_facts import host_of
 
 SEEN_WITHIN = timedelta(seconds=60)  # a worker reports every 20 s, unless it holds a lease
 TAKING = (WorkerState.ACTIVE.value, WorkerState.COOLING.value)
@@ -64,6 +65,17 @@ def find_unserved(session: Session, *, split_id: str | None = None, trusted_only
                 )
             )
     return found
+
+
+def host_to_avoid(session: Session, split_id: str, *, worker: str, trusted_only: bool) -> str | None:
+    """Return the host of a worker that failed at a shard, if a worker of another host could take the shard now."""
+    of = select(Split, Competition).join(Competition, Competition.id == Split.competition_id)
+    split, competition = session.execute(of.where(Split.id == split_id)).one()
+    group = _Group(split, competition, trusted_only, shards=1, since=clock(session))
+    host = host_of(worker)
+    others = (each for each in _alive(session) if host_of(each[0].name) != host)
+    takes = any(other.state == WorkerState.ACTIVE and not _why_not(other, token, group) for other, token in others)
+    return host if host and takes else None
 
 
 def _waiting(session: Session, split_id: str | None) -> list[_Group]:

@@ -137,6 +137,7 @@ class Shard(Base):
         default=0
     )  # attempts that lost their worker or met a fault of their host
     worker: Mapped[str | None] = mapped_column(String(120))
+    avoided_host: Mapped[str | None] = mapped_column(String(120))  # failed at it last; others are preferred for a while
     claimed_at: Mapped[datetime | None]
     lease_expires_at: Mapped[datetime | None]
     runs_done: Mapped[int] = mapped_column(default=0)

@@ -9,14 +9,10 @@ from server.audit import log as audit
 from server.evaluations import leases
 from server.models.account import Account
 from server.models.worker import CordonedHost, Worker
+from server.worker_facts import host_of
 from server.workers import repository
 
 hosts = repository.cordoned_hosts
-
-
-def host_of(worker_name: str) -> str:
-    """Return the host that a process of the instance's own workers runs on: its name is host-process."""
-    return worker_name.rpartition("-")[0]
 
 
 def reason(session: Session, worker_name: str) -> str:

@@ -18,6 +18,7 @@ from server.web.cookies import Flash
 from server.web.deps import MemberDep, StaffDep, require_administrator
 from server.web.page_router import page_router
 from server.web.rendering import figure, page, part, redirect, render
+from server.worker_facts import host_of
 from server.workers import cordons
 
 router = page_router()
@@ -27,7 +28,7 @@ Short = Annotated[str, Form(max_length=500)]
 @router.get("/organise")
 def dashboard_page(request: Request, session: SessionDep, viewer: StaffDep) -> Response:
     board, cordoned = _dashboard(session, viewer), cordons.hosts(session)
-    known = sorted({cordons.host_of(row.name) for row in board.workers if row.token_id is None})
+    known = sorted({host_of(row.name) for row in board.workers if row.token_id is None})
     hosts = [(host, host) for host in dict.fromkeys([*known, *(row.host for row in cordoned)])]
     return page(request, "organise/dashboard.html", board=board, hosts=hosts, cordoned=cordoned)
 

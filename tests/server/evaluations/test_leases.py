@@ -3,13 +3,15 @@
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import update
 
-from server.db import Database, clock, now
+from server.db import Database, clock, database_time, now
 from server.evaluations import lease_reaper, leases, repository, service
-from server.evaluations.claimed_shard import ShardFailure
+from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.models.competition import Competition
 from server.models.evaluation import Evaluation, PublicScore, Shard, ShardAttempt
 from server.models.submission import Fault, Submission
+from server.models.worker import Worker
 from server.queue import EVALUATE_SHARD, MOST_WAKE_UPS, SCORE_EVALUATION
 from server.scoring import scores
 from server.scoring.scores import ScoreRecord
@@ -304,7 +306,7 @@ def test_cancel_takes_the_work_away(database: Database, submit: Submit) -> None:
     submission = submit("a")
     shard = claim(database)
     with database.write() as session:
-        service.cancel(session, session.get_one(Submission, submission.id))
+        service.cancel(session, session.get_one(Submission, submission.id), refunded=True)
     assert stage(database, submission) == "cancelled"
     assert not close(database, shard)
     with database.write() as session:
@@ -350,3 +352,66 @@ def test_private_failure_leaves_the_public_submission_alone(
     with database.read() as session:
         assert session.query(Evaluation).one().state == "failed"
         assert session.get_one(Submission, submission.id).error_class is None
+
+
+def add_worker(database: Database, name: str, **values: object) -> None:
+    with database.write() as session:
+        session.add(Worker(name=name, device="cpu", memory_mib=1, versions={}, **values))
+
+
+def try_claim(database: Database, worker: str) -> ClaimedShard | None:
+    with database.write() as session:
+        return leases.claim(session, worker=worker, lease_s=60)
+
+
+def fail_at(database: Database, shard: ClaimedShard, *, how: str) -> None:
+    with database.write() as session:
+        if how == "given back":
+            assert leases.give_back(session, shard, reason="disk full", runs_done=0, max_attempts=5)
+        elif how == "checked again":
+            assert leases.check_again(session, shard, result_key="k", result_sha256="0" * 64)
+        else:
+            later = clock(session) + timedelta(seconds=61)
+            assert lease_reaper.sweep(session, later, max_attempts=5).leases_lost == 1
+
+
+@pytest.mark.parametrize("how", ["given back", "lost", "checked again"])
+def test_shard_goes_to_another_host_than_the_one_that_failed(database: Database, submit: Submit, how: str) -> None:
+    submit("a")
+    for name in ("broken-1", "broken-2", "sound-1"):
+        add_worker(database, name)
+    rest = [claim(database, worker=f"busy-{n}", lease_s=600) for n in range(2)]
+    shard = claim(database, worker="broken-1")
+    fail_at(database, shard, how=how)
+    assert try_claim(database, "broken-1") is None
+    assert try_claim(database, "broken-2") is None, "another process of the same host"
+    again = try_claim(database, "sound-1")
+    assert again is not None
+    assert (again.shard_id, again.attempt) == (shard.shard_id, 2)
+    assert all(close(database, each) for each in rest)
+
+
+@pytest.mark.parametrize("other", [None, {"state": "draining"}, {"state": "cooling"}, {"seen_at": database_time(-300)}])
+def test_host_gets_back_at_once_what_no_other_could_take(
+    database: Database, submit: Submit, other: dict[str, object] | None
+) -> None:
+    submit("a")
+    add_worker(database, "only-1")
+    add_worker(database, "only-2")
+    if other is not None:
+        add_worker(database, "other-1", **other)
+    shard = claim(database, worker="only-1")
+    fail_at(database, shard, how="given back")
+    assert claim(database, worker="only-1").shard_id == shard.shard_id
+
+
+def test_host_gets_back_after_a_while_what_no_other_took(database: Database, submit: Submit) -> None:
+    submit("a")
+    for name in ("broken-1", "sound-1"):
+        add_worker(database, name)
+    shard = claim(database, worker="broken-1")
+    fail_at(database, shard, how="given back")
+    assert claim(database, worker="broken-1").shard_id != shard.shard_id
+    with database.write() as session:
+        session.execute(update(Shard).where(Shard.id == shard.shard_id).values(queued_at=database_time(-61)))
+    assert claim(database, worker="broken-1").shard_id == shard.shard_id
