@@ -30,6 +30,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "status": organiser_commands.show_status,
     "open": organiser_commands.open_competition,
     "close": organiser_commands.close_competition,
+    "decide": organiser_commands.decide,
     "reveal": organiser_commands.reveal,
     "archive": change_commands.archive,
     "extend": change_commands.extend,

@@ -1,6 +1,7 @@
 """`lethe competition …`: organisers' actions over HTTP."""
 
 import time
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
 
 EVERY_S = 0.5
 UNSUCCESSFUL = 3  # exit status when preparation ends without a prepared split
+
+
+class Decision(StrEnum):
+    """What becomes of a final that failed on the private split."""
+
+    EXCLUDE = "exclude"
+    RUN_AGAIN = "run-again"
+    USE_NEXT_CHOICE = "use-next-choice"
+
 
 File = Annotated[Path, typer.Argument(help="A competition file (TOML).", exists=True, dir_okay=False)]
 Why = Annotated[str, typer.Option("--reason", help="Why; it is recorded in the audit log.")]
@@ -143,6 +153,19 @@ def close_competition(server: Server, competition: Slug, reason: Why = "") -> No
     print_organised(server, server.client.act(competition, "close", {"reason": reason}))
 
 
+def decide(
+    server: Server,
+    competition: Slug,
+    submission: Annotated[str, typer.Argument(help="The id of a final that failed on the private split.")],
+    decision: Annotated[Decision, typer.Argument(help="What becomes of it.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why; it is recorded in the audit log.")],
+) -> None:
+    """Decide what becomes of a final that failed on the private split."""
+    body = {"decision": decision.value, "reason": reason}
+    server.client.post(f"/competitions/{competition}/finals/{submission}/decision", body)
+    print_organised(server, server.client.preparation(competition))
+
+
 def reveal(server: Server, competition: Slug, reason: Why = "") -> None:
     """Reveal the private leaderboard to everybody."""
     print_organised(server, server.client.act(competition, "reveal", {"reason": reason}))
@@ -171,7 +194,13 @@ def print_organised(server: Server, found: JsonObject, *, exit_status: int = 0) 
     ]
     for split in (*(found.get("splits") or ()), *(found.get("replacements") or ())):
         facts.append((_split_name(found, split), f"{split['state']} {split['stage']} {split['error']}".strip()))
+    facts += [("decision needed", _failed_final(found, final)) for final in found.get("failed_finals") or ()]
     print_facts(facts)
+
+
+def _failed_final(competition: JsonObject, final: JsonObject) -> str:
+    act = f"lethe competition decide {competition['slug']} {final['submission']} {'|'.join(Decision)} --reason WHY"
+    return f"final {final['submission']} of {final['team']} failed: {final['error_class']}; {act}"
 
 
 def _split_name(competition: JsonObject, split: JsonObject) -> str:

@@ -173,6 +173,11 @@ def count_unconfirmed(session: Session, competition: Competition, visibility: Vi
     return sum(repository.count_unconfirmed(session, each.id, visibility) for each in evaluated)
 
 
+def waiting_for_decision(session: Session, competition: Competition) -> tuple[Failed, ...]:
+    """Return the finals that failed on private data and that the organisers have not decided on."""
+    return rescoring(session, competition).failed if competition.state == CompetitionState.CLOSED else ()
+
+
 def is_complete(session: Session, competition: Competition) -> bool:
     """Return whether every final has a private score, in every task."""
     if tasks := competitions.tasks(session, competition):

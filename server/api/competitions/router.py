@@ -200,4 +200,5 @@ def reveal_competition(
 def _organised(session: Session, competition: Competition) -> OrganisedCompetition:
     splits = [*service.splits(session, competition), *service.replacements(session, competition)]
     shards, tasks = service.model_shards(session, splits), service.tasks(session, competition)
-    return OrganisedCompetition.with_splits(competition, splits, shards, tasks=tasks)
+    failed = finals.waiting_for_decision(session, competition)
+    return OrganisedCompetition.with_splits(competition, splits, shards, tasks=tasks, failed=failed)

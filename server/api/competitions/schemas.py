@@ -13,7 +13,7 @@ from lethe.competition.tasks_section import task_name
 from server.api.schema import In, Out
 from server.competitions.split_share import share_done
 from server.competitions.stored_file import stored_file
-from server.finals.service import Rescoring
+from server.finals.service import Failed, Rescoring
 from server.models.competition import Competition, Split
 from server.models.model_shard import ModelShard
 from server.submissions.quota import Quota
@@ -182,6 +182,29 @@ class SplitReplacement(In):
     )
 
 
+class FailedFinal(BaseModel):
+    """A final that failed on the private split, and waits for a decision."""
+
+    submission: str = Field(examples=["9c1e6f0a2b3d4e5f"])
+    team: str
+    fault: str | None
+    error_class: str | None
+    message: str | None
+
+    @classmethod
+    def all(cls, failed: Sequence[Failed]) -> "list[FailedFinal]":
+        return [
+            cls(
+                submission=each.submission.id,
+                team=each.submission.team.name,
+                fault=each.evaluation.fault,
+                error_class=each.evaluation.error_class,
+                message=(each.evaluation.error or {}).get("message"),
+            )
+            for each in failed
+        ]
+
+
 class OrganisedCompetition(CompetitionOut):
     """A competition, as its organisers see it."""
 
@@ -190,6 +213,7 @@ class OrganisedCompetition(CompetitionOut):
     baselines: list[str] = Field(
         description="reference lines of the file; each is submitted with this message", examples=[["scrub LR=0.001"]]
     )
+    failed_finals: list[FailedFinal] = Field(description="finals that wait for a decision of the organisers")
 
     @classmethod
     def with_splits(
@@ -199,6 +223,7 @@ class OrganisedCompetition(CompetitionOut):
         shards: Sequence[ModelShard],
         *,
         tasks: Sequence[Competition] = (),
+        failed: Sequence[Failed] = (),
     ) -> "OrganisedCompetition":
         file = stored_file(competition)
         of_splits = {each.id: each for each in (competition, *tasks)}
@@ -218,18 +243,9 @@ class OrganisedCompetition(CompetitionOut):
             **_of_file(file),
             splits=[each for each in shown if each.is_current],
             replacements=[each for each in shown if not each.is_current],
+            failed_finals=FailedFinal.all(failed),
             baselines=list(dict.fromkeys(line.label for each in file.evaluated for line in each.report.baselines)),
         )
-
-
-class FailedFinal(BaseModel):
-    """A final that failed on the private split, and waits for a decision."""
-
-    submission: str = Field(examples=["9c1e6f0a2b3d4e5f"])
-    team: str
-    fault: str | None
-    error_class: str | None
-    message: str | None
 
 
 class RescoringOut(Out):
@@ -246,20 +262,7 @@ class RescoringOut(Out):
 
     @classmethod
     def of(cls, rescoring: Rescoring) -> "RescoringOut":
-        return cls.read(
-            rescoring,
-            frozen=rescoring.is_frozen,
-            failed=[
-                FailedFinal(
-                    submission=failed.submission.id,
-                    team=failed.submission.team.name,
-                    fault=failed.evaluation.fault,
-                    error_class=failed.evaluation.error_class,
-                    message=(failed.evaluation.error or {}).get("message"),
-                )
-                for failed in rescoring.failed
-            ],
-        )
+        return cls.read(rescoring, frozen=rescoring.is_frozen, failed=FailedFinal.all(rescoring.failed))
 
 
 class Decision(In):

@@ -3,9 +3,11 @@
 import pytest
 from sqlalchemy import select
 
+from lethe.competition.visibility import Visibility
 from server.models.account import Role
 from server.models.competition import Competition
 from server.models.metric_result import MetricResult
+from server.models.submission import Fault
 from tests.server.cli.conftest import Run, answer, told, use
 from tests.support.instance import Instance
 
@@ -22,9 +24,25 @@ def submission(server: Instance, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_overview_names_state_queue_and_warnings(server: Instance, lethe: Run, submission: str) -> None:
     server.submit(server.participant("bob"))
     shown = lethe("competition", "overview", "digits").stdout
-    assert "no worker has been seen" in " ".join(shown.split())
+    assert "no worker has been heard of" in " ".join(shown.split())
     assert "1 scored" in shown
     assert answer(lethe("competition", "overview", "--json"))["competitions"] == {"digits": "open"}
+
+
+def test_status_shows_a_failed_final_until_it_is_decided_on(server: Instance, lethe: Run, submission: str) -> None:
+    assert "decision needed" not in lethe("competition", "status", "digits").stdout
+    lethe("competition", "close", "digits")
+    server.tick()
+    server.fail(submission, Fault.PARTICIPANT, visibility=Visibility.PRIVATE)
+    server.tick()
+    shown = " ".join(lethe("competition", "status", "digits").stdout.split())
+    assert f"decision needed: final {submission} of ada failed:" in shown.replace(
+        "decision needed ", "decision needed: "
+    )
+    assert f"lethe competition decide digits {submission} exclude|run-again|use-next-choice" in shown
+    decided = lethe("competition", "decide", "digits", submission, "exclude", "--reason", "it divides by zero")
+    assert "provisional" in decided.stdout
+    assert "decision needed" not in decided.stdout
 
 
 def test_activity_lists_every_hour_of_the_day(lethe: Run, submission: str) -> None:

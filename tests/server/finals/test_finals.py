@@ -251,6 +251,15 @@ def failed_final(server: Instance) -> tuple[dict[str, str], str, str]:
     return olga, best, following
 
 
+def test_failed_final_is_shown_with_its_competition(both: Instance) -> None:
+    olga, final, _following = failed_final(both)
+    path = "/api/v1/competitions/digits/preparation"
+    [shown] = both.client.get(path, headers=olga).json()["failed_finals"]
+    assert (shown["submission"], shown["team"], shown["fault"]) == (final, "ada", "participant")
+    decide(both, olga, final, "exclude")
+    assert both.client.get(path, headers=olga).json()["failed_finals"] == []
+
+
 def test_participants_failure_can_be_excluded(both: Instance) -> None:
     olga, final, _following = failed_final(both)
     assert decide(both, olga, final, "exclude").status_code == 200
