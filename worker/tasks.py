@@ -4,6 +4,8 @@ They reach torch; those that do not are in `worker.server_tasks`.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -12,6 +14,7 @@ from celery.signals import worker_process_init, worker_process_shutdown
 
 from server import telemetry
 from server.config import get_settings
+from server.evaluations import repository as evaluations
 from server.queue import (
     COMPUTE_METRICS,
     EVALUATE_SHARD,
@@ -42,6 +45,18 @@ def claimant() -> Claimant:
 def _heard_of() -> Heart:
     """Return what reports that this process lives while it does what is no shard, which has a lease."""
     return Heart(claimant().seen, every_s=REPORT_EVERY_S)
+
+
+@contextmanager
+def _traced(name: str, evaluation_id: str) -> Iterator[None]:
+    """Continue the trace of the upload in logs and spans, as a shard's does."""
+    with get_context().database.read() as session:
+        trace = evaluations.trace_of(session, evaluation_id)
+    with (
+        structlog.contextvars.bound_contextvars(**trace),
+        telemetry.span(name, evaluation=evaluation_id, submission=trace.get("submission", "")),
+    ):
+        yield
 
 
 @worker_process_init.connect
@@ -92,7 +107,7 @@ def evaluate_shard() -> str:
 @app.task(name=SCORE_EVALUATION)
 def score_evaluation(evaluation_id: str) -> bool:
     """Score an evaluation whose runs are all done."""
-    with _heard_of(), prometheus.SCORE_SECONDS.time(), telemetry.span("score", evaluation=evaluation_id):
+    with _heard_of(), prometheus.SCORE_SECONDS.time(), _traced("score", evaluation_id):
         recorded = scoring_job.score_evaluation(get_context(), evaluation_id)
     prometheus.SCORES.labels(recorded).inc()
     return recorded
@@ -101,7 +116,7 @@ def score_evaluation(evaluation_id: str) -> bool:
 @app.task(name=COMPUTE_METRICS)
 def compute_metrics(evaluation_id: str) -> int:
     """Compute the metrics beside the score that an evaluation still lacks."""
-    with _heard_of(), telemetry.span("metrics", evaluation=evaluation_id):
+    with _heard_of(), _traced("metrics", evaluation_id):
         return metrics_job.compute_metrics(get_context(), evaluation_id)
 
 

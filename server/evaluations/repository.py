@@ -22,6 +22,7 @@ from server.models.evaluation import (
     ShardKind,
     ShardState,
 )
+from server.models.submission import Submission
 from server.queue import RoutingKey
 
 
@@ -195,6 +196,15 @@ def get_score(session: Session, evaluation: Evaluation, visibility: str) -> Publ
     if visibility == Visibility.PUBLIC.value:
         return session.get(PublicScore, evaluation.id)
     return session.get(PrivateScore, evaluation.id)
+
+
+def trace_of(session: Session, evaluation_id: str) -> dict[str, str]:
+    """Return what its lines in the logs and its spans carry; empty if there is no such evaluation."""
+    submission = select(Submission.request_id, Submission.id)
+    row = session.execute(
+        submission.join(Evaluation, Evaluation.submission_id == Submission.id).where(Evaluation.id == evaluation_id)
+    ).one_or_none()
+    return {} if row is None else {"request_id": row[0], "submission": row[1], "evaluation": evaluation_id}
 
 
 def has_score(session: Session, evaluation_id: str) -> bool:

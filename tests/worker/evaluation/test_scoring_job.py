@@ -1,23 +1,29 @@
 """From the stored outputs of a shard's runs to a score in the table of its split."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sqlalchemy import select
+from structlog.contextvars import get_contextvars
 
 from lethe.competition.visibility import Visibility
 from lethe.data.errors import DamagedSplit
 from lethe.evaluation.model_outputs import OUTPUT_PATHS
 from lethe.metrics.scoring.epsilon import per_example_epsilon
 from server.db import Database
+from server.logging import current_request_id as request_id
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, EvaluationState, PrivateScore, PublicScore, Shard, ShardState
+from server.models.submission import Submission
 from server.storage import Storage, split_key
 from tests.server.evaluations.conftest import N, add_submission, competition, database, sent
 from tests.support.stored_outputs import outputs, stored_split
+from worker import tasks
 from worker.evaluation.scoring_job import score_evaluation
 
 __all__ = ["competition", "database", "sent"]
@@ -86,3 +92,33 @@ def test_damaged_outputs_give_no_score(
         score_evaluation(context, evaluation_id)  # type: ignore[arg-type]
     with database.read() as session:
         assert session.scalars(select(PublicScore)).all() == []
+
+
+@pytest.mark.parametrize(("module", "job"), [("scoring_job", "score_evaluation"), ("metrics_job", "compute_metrics")])
+def test_task_continues_the_trace_of_the_upload(
+    database: Database,
+    competition: Competition,
+    sent: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    module: str,
+    job: str,
+) -> None:
+    submission = add_submission(database, competition, "ada")
+    with database.write() as session:
+        session.get_one(Submission, submission.id).request_id = "abcdefgh"
+        evaluation_id = session.scalars(select(Evaluation.id)).one()
+    monkeypatch.setattr(tasks, "get_context", lambda: SimpleNamespace(database=database))
+    monkeypatch.setattr(tasks, "_heard_of", nullcontext)
+    seen: list[dict[str, Any]] = []
+    spans: list[tuple[str, dict[str, object]]] = []
+    monkeypatch.setattr(
+        tasks.telemetry, "span", lambda name, **about: nullcontext(spans.append((name, {**about, "id": request_id()})))
+    )
+    monkeypatch.setattr(f"worker.tasks.{module}.{job}", lambda *_: seen.append(get_contextvars()) or True)
+    assert getattr(tasks, job)(evaluation_id)
+    trace = {"request_id": "abcdefgh", "submission": submission.id, "evaluation": evaluation_id}
+    assert [found | trace for found in seen] == seen
+    [(_, about)] = spans
+    assert about == {"submission": submission.id, "evaluation": evaluation_id, "id": "abcdefgh"}
+    assert request_id() == "", "nothing is left for the next task"
+    assert getattr(tasks, job)("gone"), "an evaluation that is gone has no trace"
