@@ -1,6 +1,7 @@
 """Training many small networks at once: their weights are stacked, and each layer is one batched or grouped kernel.
 
-Same seeds, same order of images and same arithmetic as the plain loop, up to the rounding of a product's sum.
+Same seeds, same order of images and same arithmetic as the plain loop, up to the rounding of a product's sum. The
+gradients of perceptrons are written out: recording operations in order to find them takes longer than they do.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,18 +62,17 @@ def _train_ensemble(job: TrainingJob, seeds: Sequence[int], *, on_epoch: OnEpoch
     state = _stacked_start(job, seeds)
     optimizer = make_optimizer(job.recipe, state.values())
     generators = [torch_generator(seed) for seed in seeds]
-    weights = class_weights(job.recipe, job.labels, job.n_classes)
-    forward = _mlp_forward if job.network["name"] == "mlp" else _small_cnn_forward
+    backward = _mlp_backward if job.network["name"] == "mlp" else _small_cnn_backward
+    targets, weights = _targets(job)
     for epoch in range(job.recipe.epochs):
         orders = torch.stack([torch.randperm(len(job.labels), generator=generator) for generator in generators])
         for number, batch in enumerate(split_batches(orders, job.recipe.batch_size)):
             step = epoch * job.steps_per_epoch + number
             rate = learning_rate(job.recipe, step=step, steps_per_epoch=job.steps_per_epoch)
             set_learning_rate(optimizer, rate)
-            logits = forward(state, job.images.images[batch])
-            loss = _summed_loss(logits, job.labels[batch], weights, job.recipe.label_smoothing)
+            shares = targets[batch] / weights[batch].sum(dim=1).view(-1, 1, 1)
             optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
+            backward(state, job.images.images[batch], shares)
             optimizer.step()
         if on_epoch:
             on_epoch(n_wanted)
@@ -84,15 +84,37 @@ def _stacked_start(job: TrainingJob, seeds: Sequence[int]) -> dict[str, nn.Param
     return {name: nn.Parameter(torch.stack([state[name] for state in states])) for name in states[0]}
 
 
-def _mlp_forward(state: dict[str, nn.Parameter], images: Tensor) -> Tensor:
-    """Return logits [models, batch, classes] for images [models, batch, C, H, W]."""
-    x = images.flatten(2)
+def _targets(job: TrainingJob) -> tuple[Tensor, Tensor]:
+    """Return the weight of each class in each image's loss [images, classes], and each image's in the mean [images]."""
+    of_classes = class_weights(job.recipe, job.labels, job.n_classes)
+    if of_classes is None:
+        of_classes = torch.ones(job.n_classes)
+    smoothing = job.recipe.label_smoothing
+    labels = functional.one_hot(job.labels, job.n_classes)
+    return of_classes * (labels * (1 - smoothing) + smoothing / job.n_classes), of_classes[job.labels]
+
+
+@torch.no_grad()
+def _mlp_backward(state: dict[str, nn.Parameter], images: Tensor, shares: Tensor) -> None:
+    """Set the gradients of the models: of images [models, batch, C, H, W] with shares [models, batch, classes]."""
     layers = [name.removesuffix(".weight") for name in state if name.endswith(".weight")]
-    for layer in layers:
-        x = _linear(state, layer, x)
-        if layer != layers[-1]:
-            x = functional.relu(x)
-    return x
+    inputs = [images.flatten(2)]
+    for layer in layers[:-1]:
+        inputs.append(_linear(state, layer, inputs[-1]).relu_())
+    probabilities = _linear(state, layers[-1], inputs[-1]).softmax(dim=2)
+    error = probabilities.mul_(shares.sum(dim=2, keepdim=True)).sub_(shares)
+    for layer, x in zip(reversed(layers), reversed(inputs), strict=True):
+        weight, bias = state[f"{layer}.weight"], state[f"{layer}.bias"]
+        weight.grad, bias.grad = torch.bmm(error.transpose(1, 2), x), error.sum(dim=1)
+        if layer != layers[0]:
+            error = torch.bmm(error, weight).mul_(x > 0)
+
+
+def _small_cnn_backward(state: dict[str, nn.Parameter], images: Tensor, shares: Tensor) -> None:
+    """Set the same gradients of a small CNN."""
+    logits = _small_cnn_forward(state, images)
+    loss = functional.cross_entropy(logits.flatten(0, 1), shares.flatten(0, 1), reduction="sum")
+    loss.backward()  # type: ignore[no-untyped-call]
 
 
 def _small_cnn_forward(state: dict[str, nn.Parameter], images: Tensor) -> Tensor:
@@ -111,13 +133,3 @@ def _small_cnn_forward(state: dict[str, nn.Parameter], images: Tensor) -> Tensor
 def _linear(state: dict[str, nn.Parameter], layer: str, x: Tensor) -> Tensor:
     weight, bias = state[f"{layer}.weight"], state[f"{layer}.bias"]
     return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
-
-
-def _summed_loss(logits: Tensor, labels: Tensor, weights: Tensor | None, smoothing: float) -> Tensor:
-    """Return the sum over models of each model's (weighted) mean loss, so that each gets its own gradient."""
-    losses = functional.cross_entropy(
-        logits.flatten(0, 1), labels.flatten(), weight=weights, reduction="none", label_smoothing=smoothing
-    ).view_as(labels)
-    if weights is None:
-        return losses.mean(dim=1).sum()
-    return (losses.sum(dim=1) / weights[labels].sum(dim=1)).sum()
