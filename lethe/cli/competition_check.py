@@ -79,7 +79,7 @@ def _check_task(
 
         check = check_data(file)
     seconds = check.retraining_s
-    cost = RetrainingCost(seconds, cpu_s=seconds or None)
+    cost = RetrainingCost(seconds, cpu_s=check.fastest_s or None)
     limits = limit_warnings(file.limits, cost, n_models=file.n_models, estimated=True)
     sizes = {visibility.value: sizes for visibility, sizes in check.set_sizes.items()}
     found = TaskCheck(file, recipe_cost(file, retraining_s=seconds), sizes, check.class_names, check.parameters)

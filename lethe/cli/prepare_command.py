@@ -44,8 +44,8 @@ def prepare(
         sizes = check_preparation(competition)[split]
         report = _reporter(bars, bars.add_task("reading the data"))
         manifest = prepare_split(competition, split, out, device=device, progress=report)
-    measured_s = manifest.steps["timing"].values.get("retraining_cpu_s") if device == "cpu" else None
-    warnings = limit_warnings(competition.limits, RetrainingCost(manifest.retraining_time_s, measured_s))
+    fastest_s = manifest.fastest_retraining_s if device == "cpu" else None
+    warnings = limit_warnings(competition.limits, RetrainingCost(manifest.retraining_time_s, fastest_s))
     facts = {
         "split": str(out),
         "visibility": split.value,

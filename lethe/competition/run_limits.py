@@ -1,7 +1,7 @@
 """How long one run of a submission may take: the one rule that workers enforce and that pages and kits show.
 
 Where runs compute on the processor, the limit is processor time: a machine that is busy with something else changes
-nothing. It is a share of what one retraining takes in the same sandbox; what starting a run takes is added to it.
+nothing. It is a share of the fastest retraining that is known; what starting a run takes is added to it.
 """
 
 import math
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from lethe.competition.limits_section import Limits
 
+SMALLEST_USEFUL_S = 0.02  # of the processor: a dozen steps of torch in a fresh process, and what it loads for them
 WALL_TIMES_CPU = 10.0  # a run that waits for a processor has so many times its processor time by the clock
 
 
@@ -16,8 +17,8 @@ WALL_TIMES_CPU = 10.0  # a run that waits for a processor has so many times its 
 class RetrainingCost:
     """What one retraining of a split takes.
 
-    time_s: by the clock, in the plain loop; 0 where it is not known. cpu_s: processor seconds in the runs' sandbox,
-    without starting; None for splits of a GPU, and of versions that did not measure it. start_cpu_s: processor
+    time_s: by the clock, in the plain loop; 0 where it is not known. cpu_s: processor seconds of the fastest that is
+    known, without starting; None for splits of a GPU, and of versions that did not measure it. start_cpu_s: processor
     seconds of a run that does nothing.
     """
 
@@ -79,16 +80,25 @@ def _total_warnings(limits: Limits, cost: RetrainingCost, n_models: int) -> list
 
 
 def _retraining_warnings(limits: Limits, cost: RetrainingCost, *, estimated: bool) -> list[str]:
+    """Of a small network no limit may bind: what an entry in torch needs to begin with can be more than retraining."""
     limit, share = run_limit(limits, cost), limits.run_fraction_of_retraining
     takes_s = cost.time_s if limit.cpu_time_s is None or cost.cpu_s is None else cost.cpu_s
     if 0 < takes_s <= limit.training_s:
         floor = "run_wall_time_floor_s" if cost.cpu_s is None else "run_start_time_s"
-        kind = "" if cost.cpu_s is None else " of the processor"
+        kind = "" if cost.cpu_s is None else " of the processor in its fastest form"
         about = "takes about" if estimated else "takes"
-        return [
+        said = (
             f"retraining from scratch fits into a run's limit: it {about} {takes_s:.3g} s{kind}, a run may take "
-            f"{limit.training_s:.3g} s; whoever retrains wins. Lower [limits] {floor} (now {getattr(limits, floor):g}) "
-            "or run_fraction_of_retraining, or make the task heavier to train"
+            f"{limit.training_s:.3g} s; whoever retrains wins"
+        )
+        if cost.cpu_s is not None and takes_s <= SMALLEST_USEFUL_S:
+            return [
+                f"{said}. The network is so small that no limit binds: a few steps of torch take as long. Make the "
+                "task heavier to train"
+            ]
+        return [
+            f"{said}. Lower [limits] {floor} (now {getattr(limits, floor):g}) or run_fraction_of_retraining, or make "
+            "the task heavier to train"
         ]
     if limits.run_wall_time_s is None and (share is None or share >= 1.0):
         return [

@@ -72,6 +72,13 @@ class Manifest(_Part):
     def write(self, split_dir: Path) -> None:
         write_text(split_dir / MANIFEST, self.text())
 
+    @property
+    def fastest_retraining_s(self) -> float | None:
+        """Processor seconds of the fastest retraining that preparation knows; None where none was measured."""
+        values = self.steps["timing"].values
+        found: float | None = values.get("fastest_cpu_s", values.get("retraining_cpu_s"))
+        return found
+
     @classmethod
     def read(cls, split_dir: Path) -> Self:
         """Return the manifest of a prepared split. Raises SplitNotPrepared or DamagedSplit."""

@@ -10,7 +10,7 @@ import torch
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.network_size import MAX_PARAMETERS
-from lethe.competition.training_cost import retraining_seconds
+from lethe.competition.training_cost import fastest_retraining_seconds, retraining_seconds
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets.image_dataset import ImageDataset
 from lethe.data.errors import InvalidSplit
@@ -28,12 +28,14 @@ class DataCheck:
     """What is known of a competition once its data was looked at.
 
     retraining_s: about how long one model trains on the retain set, from shapes alone; 0 for tasks of text.
+    fastest_s: the same in the fastest code.
     parameters: of a network for images; 0 for others. warnings: sentences for its organiser.
     """
 
     set_sizes: dict[Visibility, SetSizes]
     class_names: tuple[str, ...] = ()
     retraining_s: float = 0.0
+    fastest_s: float = 0.0
     parameters: int = 0
     warnings: tuple[str, ...] = ()
 
@@ -71,21 +73,16 @@ def check_data(competition: CompetitionFile) -> DataCheck:
         raise InvalidSplit("\n".join(dict.fromkeys(wrong)))
     if not isinstance(dataset, ImageDataset):
         return DataCheck(sizes)  # the number of tokens is known only when the data is cut
-    parameters = _parameters(network)
+    parameters, operations = _parameters(network), forward_operations(network)
+    n_retain = min(part["retain"] for part in sizes.values())
     return DataCheck(
         sizes,
         dataset.class_names,
-        estimated_retraining_s(competition, network, n_retain=min(part["retain"] for part in sizes.values())),
+        retraining_seconds(operations, competition.training, n_images=n_retain),
+        fastest_retraining_seconds(operations, competition.training, n_images=n_retain),
         parameters,
         (*dataset.notes, *_notes_on_labels(dataset), *_notes_on_size(parameters)),
     )
-
-
-def estimated_retraining_s(
-    competition: CompetitionFile, network: Mapping[str, Any], *, n_retain: int, device: str = "cpu"
-) -> float:
-    """Return about how long one model of images trains on the retain set, seconds, from shapes alone."""
-    return retraining_seconds(forward_operations(network), competition.training, n_images=n_retain, device=device)
 
 
 def _parameters(network: Mapping[str, Any]) -> int:

@@ -126,7 +126,7 @@ class Split(Base):
     versions: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # of torch and python, of the preparation
     n_forget: Mapped[int | None]
     retraining_time_s: Mapped[float | None]
-    retraining_cpu_s: Mapped[float | None]  # measured in the runs' sandbox, without starting; None on a GPU
+    retraining_cpu_s: Mapped[float | None]  # of the fastest that is known, without starting; None on a GPU
     start_cpu_s: Mapped[float | None]  # of a run that does nothing
     oracle: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # the exact-retraining oracle's score, as data
     prepared_at: Mapped[datetime | None]

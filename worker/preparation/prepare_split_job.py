@@ -196,8 +196,7 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
     cost = work.retraining
     if cost is None or work.measures_again:  # what was measured once for a competition stays
         tell(PreparationProgress("measuring one retraining in the sandbox", 0, 1))
-        time_s = manifest.retraining_time_s
-        cost = measure_retraining_cost(context.settings, folder, work.competition, time_s=time_s, before=cost)
+        cost = measure_retraining_cost(context.settings, folder, work.competition, manifest, before=cost)
     prepared = PreparedSplit(
         manifest_sha256=hashlib.sha256(manifest.text().encode()).hexdigest(),
         n_forget=int(retrained.confidences.shape[1]),

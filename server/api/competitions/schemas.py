@@ -166,7 +166,8 @@ class SplitOut(Out):
     n_forget: int | None
     retraining_time_s: float | None = Field(description="by the clock, in the plain loop")
     retraining_cpu_s: float | None = Field(
-        description="of the processor, in the runs' sandbox, without starting; null on a GPU", examples=[1.9]
+        description="of the processor, of the fastest retraining that is known, without starting; null on a GPU",
+        examples=[1.9],
     )
     start_cpu_s: float | None = Field(description="of the processor, of a run that does nothing", examples=[0.02])
     warnings: list[str] = Field(description="where a run has the time to retrain from scratch")

@@ -53,12 +53,26 @@ def test_processor_time_is_the_share_and_the_start(
     ("limits", "cost", "said"),
     [
         ({}, RetrainingCost(0.16), "fits into a run's limit: it takes 0.16 s, a run may take 5 s"),
-        ({}, RetrainingCost(9.0, cpu_s=0.5), "it takes 0.5 s of the processor, a run may take 1.1 s"),
+        (
+            {},
+            RetrainingCost(9.0, cpu_s=0.5),
+            "it takes 0.5 s of the processor in its fastest form, a run may take 1.1 s",
+        ),
         ({"run_fraction_of_retraining": 1.0}, RetrainingCost(100.0), "fits into a run's limit"),
+        ({}, RetrainingCost(9.0, cpu_s=0.5), "Lower [limits] run_start_time_s (now 1)"),
+        ({"run_start_time_s": 0.02}, RetrainingCost(0.5, cpu_s=0.015), "so small that no limit binds"),
         ({"run_fraction_of_retraining": 1.0}, MEASURED, "fits into a run's limit"),
         ({"run_fraction_of_retraining": None}, RetrainingCost(), "run_fraction_of_retraining is not set"),
     ],
-    ids=["floor", "start", "whole retraining", "whole retraining, measured", "no share"],
+    ids=[
+        "floor",
+        "start",
+        "advice",
+        "too small a network",
+        "whole retraining",
+        "whole retraining, measured",
+        "no share",
+    ],
 )
 def test_limit_that_leaves_time_to_retrain_is_warned_of(
     limits: dict[str, Any], cost: RetrainingCost, said: str
