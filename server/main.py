@@ -38,6 +38,7 @@ from server.middleware import PlainHeaders, RequestIds
 from server.problem_details import Problem, add_handlers, problems
 from server.prometheus.http import Measured
 from server.prometheus.router import router as metrics_router
+from server.prometheus.service import LastFigures
 from server.request_bodies import BodyLimit
 from server.shares import Shares
 from server.web.api_reference import first_sentence
@@ -94,6 +95,7 @@ def create_app() -> FastAPI:
     )
     app.state.admission = Admission()
     app.state.readiness = health.Checks()
+    app.state.last_figures = LastFigures()
     app.state.streams = Shares(per_owner=settings.streams_per_account, in_all=settings.streams, what="live pages open")
     add_handlers(app)
     app.state.error_page = error_page

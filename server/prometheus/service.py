@@ -1,6 +1,7 @@
 """The figures of the complete instance, as Prometheus reads them."""
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -16,6 +17,22 @@ from server.prometheus import repository
 from server.prometheus.repository import Figures
 
 SEEN_WITHIN_S = 60.0
+KEPT_FOR_S = 300.0  # LetheServiceSilent fires before
+
+
+class LastFigures:
+    """The last figures that were read: a gauge that vanishes for one scrape begins an alert's `for` again."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: tuple[float, Figures] | None = None
+
+    def put(self, figures: Figures) -> None:
+        self._kept = self._clock(), figures
+
+    def get(self) -> Figures | None:
+        """Return them for a while, then None."""
+        return self._kept[1] if self._kept and self._clock() - self._kept[0] < KEPT_FOR_S else None
 
 
 def figures(database: Database) -> Figures:

@@ -3,11 +3,14 @@
 import math
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from server import last_times
 from server.config import get_settings
 from server.evaluations import leases
+from server.health import Readiness
 from server.last_times import Upkeep
+from server.prometheus.service import KEPT_FOR_S, LastFigures
 from server.worker_facts import WorkerFacts
 from server.workers import service as workers
 from server.workers.compatibility import Fitting
@@ -60,6 +63,38 @@ def test_upkeep_that_was_never_done_is_infinitely_old(both: Instance) -> None:
     found = values(both)
     assert found['lethe_upkeep_age_seconds{what="beat"}'] < 60
     assert found['lethe_upkeep_age_seconds{what="sweep"}'] == math.inf
+
+
+def fail(*_: object) -> None:
+    raise OperationalError("select", {}, Exception("the database has just gone"))
+
+
+def silent(both: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def not_ready() -> Readiness:
+        return Readiness(ready=False, database="silent", storage="ok", queue="ok")
+
+    monkeypatch.setattr(both.client.app.state.readiness, "get", not_ready)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("how", ["not ready", "fails"])
+def test_figures_stay_for_a_while_when_the_database_is_silent(
+    both: Instance, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    passed = [0.0]
+    monkeypatch.setattr(both.client.app.state, "last_figures", LastFigures(lambda: passed[0]))  # type: ignore[attr-defined]
+    both.competition()
+    assert both.submit(both.participant()).status_code == 201
+    assert values(both)["lethe_shards_queued"] == 1
+    if how == "fails":
+        monkeypatch.setattr("server.prometheus.service.figures", fail)
+    else:
+        silent(both, monkeypatch)
+    passed[0] = KEPT_FOR_S - 1
+    assert values(both)["lethe_shards_queued"] == 1
+    passed[0] = KEPT_FOR_S + 1
+    found = values(both)
+    assert "lethe_shards_queued" not in found
+    assert "lethe_database_pool_used_ratio" in found
 
 
 def test_services_are_told_apart(both: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
