@@ -22,6 +22,7 @@ def analysis(server: Server, competition: Slug, submission: SubmissionId, *, spl
         (
             ("submission", found["id"]),
             ("team", found["team"]),
+            ("same file sent by", ", ".join(found.get("same_file_of") or ()) or None),
             ("split", found["split"]),
             ("stage", found["stage"]),
             ("score", score_text(score.get("final_score"))),

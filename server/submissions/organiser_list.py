@@ -67,6 +67,11 @@ def task_of(part: Submission) -> str:
     return str(part.competition.task_name)
 
 
+def same_file_teams(session: Session, submission: Submission) -> Sequence[str]:
+    """Return the names of the other teams that sent the same file."""
+    return repository.same_file_teams(session, [submission.id]).get(submission.id, ())
+
+
 def find_submissions(
     session: Session, competition: Competition, wanted: SubmissionFilter, *, page: int | None
 ) -> Sequence[Submission]:

@@ -1,7 +1,7 @@
 """Queries of the organisers' list of submissions, and the conditions of its filter."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVarTuple
 
 from sqlalchemy import ColumnElement, Select, and_, false, func, or_, select, true
@@ -55,6 +55,7 @@ class ListedSubmission:
     failures: Mapping[str, str] = field(default_factory=dict)
     is_unconfirmed: bool = False
     doubt: ScoreDoubt | None = None
+    same_file_of: Sequence[str] = ()  # the names of other teams that sent the same file
 
 
 def listed(
@@ -70,8 +71,34 @@ def listed(
         .offset(offset)
         .limit(limit)
     ).all()
-    scores = public_scores(session, [submission.id for submission, _, _ in rows])
-    return [_line(submission, team, author, scores.get(submission.id)) for submission, team, author in rows]
+    ids = [submission.id for submission, _, _ in rows]
+    scores, senders = public_scores(session, ids), same_file_teams(session, ids)
+    return [
+        replace(_line(submission, team, author, scores.get(submission.id)), same_file_of=senders.get(submission.id, ()))
+        for submission, team, author in rows
+    ]
+
+
+def same_file_teams(session: Session, submission_ids: Sequence[str]) -> dict[str, list[str]]:
+    """Return the names of the other teams that sent the same file to the same competition, by submission id."""
+    other = aliased(Submission)
+    same = (
+        other.content_sha256 == Submission.content_sha256,
+        other.competition_id == Submission.competition_id,
+        other.team_id != Submission.team_id,
+    )
+    rows = session.execute(
+        select(Submission.id, Team.name)
+        .join(other, and_(*same))
+        .join(Team, Team.id == other.team_id)
+        .where(Submission.id.in_(submission_ids))
+        .distinct()
+        .order_by(Submission.id, Team.name)
+    )
+    found: dict[str, list[str]] = {}
+    for submission_id, team in rows:
+        found.setdefault(submission_id, []).append(team)
+    return found
 
 
 def _line(submission: Submission, team: str, author: str, score: ListedScore | None) -> ListedSubmission:

@@ -20,6 +20,7 @@ from server.deps import SessionDep, StorageDep
 from server.problem_details import problems
 from server.submission_analysis import service
 from server.submission_analysis.service import EvaluatedSubmission
+from server.submissions.organiser_list import same_file_teams
 
 router = organiser_routes("/submissions/{submission_id}")
 
@@ -45,6 +46,7 @@ def show_analysis(
     return AnalysisOut.of(
         evaluated,
         comparison=service.get_output_comparison(session, storage, competition, evaluated),
+        same_file_of=same_file_teams(session, evaluated.submission),
         attempts=[
             AttemptOfShard.read(attempt, kind=shard.kind, first_run=shard.first_run, n_runs=shard.n_runs)
             for attempt, shard in service.list_attempts(session, evaluated)

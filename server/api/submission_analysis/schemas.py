@@ -1,5 +1,6 @@
 """What the routes of one submission's analysis return."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from pydantic import BaseModel, Field
@@ -107,6 +108,7 @@ class AnalysisOut(BaseModel):
     stage: str
     state: str | None = Field(description="of the evaluation that counts; null without one", examples=["scored"])
     score: AnalysisScore | None
+    same_file_of: list[str] = Field(description="other teams that sent the same file", examples=[["bob"]])
     doubt: DoubtOut | None = Field(description="null for a score from before version 0.3")
     epsilon: list[float | None] | None = Field(
         description="of each forget example, nats; null for an infinite one, and without a record of them"
@@ -121,6 +123,7 @@ class AnalysisOut(BaseModel):
         evaluated: EvaluatedSubmission,
         *,
         comparison: OutputComparison | None,
+        same_file_of: Sequence[str],
         attempts: list[AttemptOfShard],
         logs: list[RunLogOut],
     ) -> "AnalysisOut":
@@ -132,6 +135,7 @@ class AnalysisOut(BaseModel):
             stage=submission.stage,
             state=evaluation.state if evaluation else None,
             score=AnalysisScore.read(evaluated.score) if evaluated.score else None,
+            same_file_of=list(same_file_of),
             doubt=DoubtOut.read(evaluated.doubt) if evaluated.doubt else None,
             epsilon=None if epsilon is None else [float(e) if abs(e) < float("inf") else None for e in epsilon],
             outputs=OutputsOut.of(comparison) if comparison else None,

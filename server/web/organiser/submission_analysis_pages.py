@@ -15,6 +15,7 @@ from server.models.submission import Submission
 from server.submission_analysis import service
 from server.submission_analysis.model_outputs import EXAMPLES, epsilon_rows
 from server.submission_analysis.service import EvaluatedSubmission
+from server.submissions.organiser_list import same_file_teams
 from server.web.charts import vega_charts
 from server.web.deps import OrganiserPlaceDep, Place
 from server.web.failure_messages import describe_failure
@@ -56,6 +57,7 @@ def analysis_page(asked: OrganiserDep, *, storage: StorageDep, evaluated: Evalua
         query=_query(evaluated),
         evaluation=evaluation,
         score=evaluated.score,
+        same_file_of=same_file_teams(asked.session, submission),
         doubt=evaluated.doubt,
         honest_disagreement=HONEST_DISAGREEMENT,
         epsilon_stored=evaluated.epsilon is not None,

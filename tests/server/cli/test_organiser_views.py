@@ -65,6 +65,13 @@ def test_analysis_shows_the_parts_of_a_score(lethe: Run, submission: str) -> Non
     assert "has no private scores before it closes" in told(refused)
 
 
+def test_analysis_names_other_teams_with_the_same_file(server: Instance, lethe: Run, submission: str) -> None:
+    assert "same file" not in lethe("competition", "analysis", "digits", submission).stdout
+    server.submit(server.participant("bob"))
+    assert answer(lethe("competition", "analysis", "digits", submission, "--json"))["same_file_of"] == ["bob"]
+    assert "same file sent by" in lethe("competition", "analysis", "digits", submission).stdout
+
+
 def test_compare_suggests_and_refuses_unpaired_scores(server: Instance, lethe: Run, submission: str) -> None:
     other = str(server.submit(server.participant("bob")).json()["id"])
     server.score(other, 0.4)

@@ -196,6 +196,22 @@ def test_filters_narrow_the_list(server: Instance, visitor: Visitor, digits: Com
     assert "No submission matches" in visitor.get(base, params={"only": "disqualified"}).text
 
 
+def test_same_file_of_another_team_is_pointed_out(server: Instance, visitor: Visitor, digits: Competition) -> None:
+    with server.database.write() as session:
+        teams = {name: add_team(session, digits, name) for name in ("ada", "bob", "cyd")}
+        rows = {name: add_submission(session, team) for name, team in teams.items()}
+        again = add_submission(session, teams["ada"])
+        for name, row in rows.items():
+            row.content_sha256 = ("c" if name == "cyd" else "a") * 64
+        again.content_sha256 = "d" * 64
+        ids = {name: row.id for name, row in rows.items()} | {"again": again.id}
+    base = "/organise/digits/submissions"
+    assert sorted(re.findall(r"Also sent by (\w+)\.</span>", visitor.get(base).text)) == ["ada", "bob"]
+    assert "The same file was sent by bob." in plain_text(visitor.get(f"{base}/{ids['ada']}").text)
+    for other in ("cyd", "again"):
+        assert "The same file" not in plain_text(visitor.get(f"{base}/{ids[other]}").text)
+
+
 def test_chosen_submissions_are_disqualified_with_a_reason(
     server: Instance, visitor: Visitor, digits: Competition
 ) -> None:
