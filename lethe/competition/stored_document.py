@@ -6,9 +6,10 @@ something else.
 """
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 SCHEMA_VERSION = 1  # of a competition's stored file; files of version 0.2 and before have none
 SCHEMA_KEY = "schema_version"
@@ -17,8 +18,31 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def read_stored(model: type[M], document: Any) -> M:
-    """Return a document that a program of this or another version wrote. Raises pydantic.ValidationError."""
-    return model.model_validate(document, extra="ignore")
+    """Return a document that a program of this or another version wrote. Raises pydantic.ValidationError.
+
+    Unknown keys are left out one by one: `extra="ignore"` would also drop what some sections take as parameters.
+    """
+    if isinstance(document, Mapping):
+        document = {name: value for name, value in document.items() if name != SCHEMA_KEY}
+    while True:
+        try:
+            return model.model_validate(document)
+        except ValidationError as error:
+            unknown = [each["loc"] for each in error.errors(include_url=False) if each["type"] == "extra_forbidden"]
+            if not unknown:
+                raise
+            document = deepcopy(document)
+            for place in unknown:
+                _leave_out(document, place)
+
+
+def _leave_out(document: Any, place: tuple[int | str, ...]) -> None:
+    """Delete the value at a place of the document. Names in the place that are no keys are tags of unions."""
+    *path, last = place
+    for step in path:
+        if isinstance(step, int) or (isinstance(document, dict) and step in document):
+            document = document[step]
+    del document[last]
 
 
 def as_stored(file: BaseModel, *, before: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ SLUG = "agents"
 
 def test_agent_plays_to_the_close_within_its_quota(empty_instance: Instance) -> None:
     toml = competition_toml(slug=SLUG, n=4, shard=4).replace("submissions_per_day = 100", "submissions_total = 3")
-    open_competition(empty_instance, toml + "[scoring]\nshow_breakdown = true\n")
+    open_competition(empty_instance, toml.replace("[scoring]\n", "[scoring]\nshow_breakdown = true\n"))
     client = empty_instance.participant("agent")
     token = client.log_in("agent", "agent-and-a-long-password")
     environment = os.environ | {"LETHE_URL": empty_instance.url, "LETHE_TOKEN": token}

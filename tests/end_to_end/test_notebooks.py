@@ -21,6 +21,8 @@ opens_at = {opens}
 closes_at = {closes}
 n_models = {n}
 shard_runs = 1
+[scoring]
+attacks = "reference"
 [dataset]
 name = "faces"
 options = {{ persons = 12, images_per_person = 8 }}

@@ -16,7 +16,7 @@ from tests.support.ordered_network import OWN_ORDER
 pytestmark = pytest.mark.slow
 
 SLUG, RUNS = "originals", 3
-REUSE_N_N = '[scoring]\nsetup = "reuse-n-n"\n'
+SECTION, REUSE_N_N = "[scoring]\n", '[scoring]\nsetup = "reuse-n-n"\n'
 MLP = 'name = "mlp"\noptions = { hidden = [16] }'
 SHUFFLED = f"name = \"module\"\n[network.options]\nsource = '''{OWN_ORDER}'''"
 
@@ -24,7 +24,9 @@ SHUFFLED = f"name = \"module\"\n[network.options]\nsource = '''{OWN_ORDER}'''"
 @pytest.fixture(scope="module")
 def instance(empty_instance: Instance) -> Instance:
     """The originals differ in their integers too."""
-    open_competition(empty_instance, competition_toml(slug=SLUG, n=RUNS, shard=2).replace(MLP, SHUFFLED) + REUSE_N_N)
+    open_competition(
+        empty_instance, competition_toml(slug=SLUG, n=RUNS, shard=2).replace(MLP, SHUFFLED).replace(SECTION, REUSE_N_N)
+    )
     return empty_instance
 
 
@@ -70,7 +72,7 @@ def test_no_original_is_left_where_submissions_are_staged(instance: Instance) ->
 
 
 def test_notebook_mode_is_refused_with_it(instance: Instance) -> None:
-    toml = competition_toml(slug="other", n=RUNS) + REUSE_N_N + '[submissions]\nmodes = ["notebook"]\n'
+    toml = competition_toml(slug="other", n=RUNS).replace(SECTION, REUSE_N_N) + '[submissions]\nmodes = ["notebook"]\n'
     with pytest.raises(ApiError, match='take "notebook" out of submissions') as refused:
         instance.organiser.create_competition(toml)
     assert refused.value.http_status == 422

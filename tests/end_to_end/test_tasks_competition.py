@@ -42,7 +42,7 @@ SHARED_SEED = "18446744073709551617"  # of the other modules' competitions
 
 def trio_toml(towns: Path) -> str:
     moment = datetime.now(UTC).replace(microsecond=0)
-    images = TOML.format(slug=SLUG, opens="", closes="", n=2, shard=2, floor=8.0)
+    images = TOML.format(slug=SLUG, opens="", closes="", n=4, shard=2, floor=8.0)
     text = f"""
 slug = "{SLUG}"
 title = "Trio"
@@ -91,4 +91,4 @@ def test_tasks_are_played_in_sandboxes_published_and_run_again(empty_instance: I
         assert done.exit_code == 0, done.output
         again = json.loads(done.stdout)
         assert again["equal"], again
-        assert again["runs"] == 2
+        assert again["runs"] == 4

@@ -33,6 +33,7 @@ closes_at = {closes}
 n_models = {n}
 shard_runs = {n}
 [scoring]
+attacks = "reference"
 bootstrap_resamples = 0
 [dataset]
 name = "digits"

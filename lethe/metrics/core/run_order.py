@@ -1,4 +1,4 @@
-"""The runs of two sides as samples, and an order of runs by their values, so that seeded draws ignore the listing."""
+"""The runs of two sides as samples, and a seeded order of runs that does not depend on how they are listed."""
 
 import numpy as np
 import numpy.typing as npt
@@ -6,16 +6,9 @@ import numpy.typing as npt
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64, Int64, model_rows, require_same_examples
 from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.core.order_of_runs import order_of_runs
 
 FEWEST_RUNS = 2  # unbiased means leave out pairs of a run with itself
-
-
-def order_of_runs(runs: Float64) -> Int64:
-    """Return positions that sort runs by their sorted values, shape (n_models,).
-
-    runs: shape (n_models, n_examples). The order of the examples has no effect either.
-    """
-    return np.asarray(np.lexsort(np.sort(runs, axis=1).T[::-1]), np.int64)
 
 
 def drawn_order(runs: Float64, rng: np.random.Generator) -> Int64:

@@ -237,7 +237,7 @@ def test_a_destroyed_manifest_is_said_and_made_again(copy: Path, make_competitio
 def test_first_models_do_not_depend_on_how_many_there_are(
     prepared: Path, tmp_path: Path, make_competition: MakeCompetition
 ) -> None:
-    prepare_split(make_competition(n_models=4), "public", tmp_path)
+    prepare_split(make_competition(n_models=3), "public", tmp_path)
     assert np.array_equal(read_outputs(tmp_path).confidences, read_outputs(prepared).confidences[:3])
 
 
@@ -293,7 +293,7 @@ def test_unsuitable_network_is_the_organisers_error(
 
 def test_a_network_without_an_ensemble_is_trained_in_turn(tmp_path: Path, make_competition: MakeCompetition) -> None:
     competition = make_competition(
-        n_models=4, network={"name": "resnet20", "options": {}}, training={"epochs": 1, "min_train_accuracy": 0.01}
+        n_models=2, network={"name": "resnet20", "options": {}}, training={"epochs": 1, "min_train_accuracy": 0.01}
     )
     prepare_split(competition, "public", tmp_path)
     models = load_file(tmp_path / "hidden/retrained/models-00000.safetensors")
@@ -313,7 +313,7 @@ def test_training_notes_are_in_the_log_and_the_manifest(
         return train_models(*arguments, on_note=on_note, **options)
 
     monkeypatch.setattr(image_task, "train_models", train)
-    manifest = prepare_split(make_competition(n_models=4), "public", tmp_path)
+    manifest = prepare_split(make_competition(n_models=2), "public", tmp_path)
     assert manifest.steps["retrained-00000"].values == {"notes": ["not captured"]}
     notes = [line.getMessage() for line in caplog.records if "not captured" in line.getMessage()]
     assert [stage in note for stage, note in zip(("retrained models", "oracle"), notes, strict=True)] == [True, True]
@@ -344,7 +344,7 @@ def test_a_preparation_leaves_nothing_on_the_device(
 
     monkeypatch.setattr(image_task, "SplitEvaluator", evaluator)
     monkeypatch.setattr(prepare, "memory_given_back", given_back)
-    prepare_split(make_competition(n_models=4), "public", tmp_path)
+    prepare_split(make_competition(n_models=2), "public", tmp_path)
     assert kept
     assert alive_then == [False]
 
@@ -352,7 +352,7 @@ def test_a_preparation_leaves_nothing_on_the_device(
 def test_models_cannot_be_reproduced_without_the_seed(tmp_path: Path, make_competition: MakeCompetition) -> None:
     models = []
     for seed in (0, 1):
-        prepare_split(make_competition(n_models=4, splits={"seed": seed}), "public", tmp_path / str(seed))
+        prepare_split(make_competition(n_models=2, splits={"seed": seed}), "public", tmp_path / str(seed))
         first = load_file(tmp_path / str(seed) / "hidden/retrained/models-00000.safetensors")
         models.append(first["layers.0.weight"] if "layers.0.weight" in first else next(iter(first.values())))
     assert not torch.equal(*models)

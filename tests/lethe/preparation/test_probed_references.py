@@ -75,7 +75,7 @@ def test_references_are_forgotten_when_no_weights_are_kept(tmp_path: Path) -> No
 
 def test_more_weights_than_models_are_as_many_as_there_are(tmp_path: Path) -> None:
     told: list[PreparationProgress] = []
-    asked = competition(n_models=4, report={"keep_weights": 8})
+    asked = competition(n_models=3, report={"keep_weights": 8})
     manifest = prepare_split(asked, "public", tmp_path, progress=told.append)
     probed = [(each.done, each.total) for each in told if each.stage == "probing references"]
     of_each = [(number, 7) for number in range(1, 8)]  # 3 retrained, 3 of the oracle, the original

@@ -138,11 +138,12 @@ def test_original_is_further_from_retrained_than_the_oracle(computed: dict[str, 
     assert row.value > row.oracle
 
 
-def test_epsilon_of_a_constant_submission_is_at_the_cap(computed: dict[str, MetricResult]) -> None:
+def test_epsilon_of_a_constant_submission_is_above_the_oracles(computed: dict[str, MetricResult]) -> None:
     row = computed["epsilon_histogram"]
-    assert row.value == row.original == 50.0
     assert row.oracle is not None
-    assert row.oracle < 50.0
+    assert row.original is not None
+    assert row.value is not None
+    assert row.oracle < min(row.value, row.original)
 
 
 def test_metric_without_its_arrays_says_how_to_get_them(computed: dict[str, MetricResult]) -> None:
@@ -328,10 +329,10 @@ def test_metric_that_ends_its_worker_is_given_up_and_the_others_are_computed(
     class Killed(BaseException):
         """As a process that is ended: nothing more is done."""
 
-    def computed(inputs: Any, asked: service.WaitingMetric) -> service.ComputedMetric:
+    def computed(inputs: Any, asked: service.WaitingMetric, work: Any) -> service.ComputedMetric:
         if asked.metric_id == "klom":
             raise Killed
-        return compute(inputs, asked)
+        return compute(inputs, asked, work)
 
     compute, settings = metrics_job._computed, Settings()
     storage = Storage(tmp_path.as_uri())

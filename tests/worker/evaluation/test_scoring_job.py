@@ -13,8 +13,10 @@ from structlog.contextvars import get_contextvars
 
 from lethe.competition.visibility import Visibility
 from lethe.data.errors import DamagedSplit
+from lethe.evaluation.competition_score import secret_attack_seed
 from lethe.evaluation.model_outputs import OUTPUT_PATHS
 from lethe.metrics.scoring.epsilon import per_example_epsilon
+from server.competitions.stored_file import stored_file
 from server.db import Database
 from server.logging import current_request_id as request_id
 from server.models.competition import Competition, Split
@@ -64,8 +66,11 @@ def test_score_stores_each_epsilon_in_the_table_of_its_split(
     evaluation_id = waiting_for_score(database, competition, visibility, storage)
     context = SimpleNamespace(database=database, storage=storage)
     assert score_evaluation(context, evaluation_id)  # type: ignore[arg-type]  # what scoring needs of a context
-    expected = per_example_epsilon(outputs(1).confidences, outputs(0).confidences)
     with database.read() as session:
+        code = session.scalars(select(Submission)).one().content_sha256
+        file = stored_file(session.scalars(select(Competition)).one())
+        seed = secret_attack_seed(file, visibility, code)
+        expected = per_example_epsilon(outputs(1).confidences, outputs(0).confidences, seed=seed)
         row = session.scalars(select(TABLES[visibility])).one()
         assert np.array_equal(epsilon(row.epsilon), expected.astype(np.float32))
         assert row.details["n_forget"] == 6

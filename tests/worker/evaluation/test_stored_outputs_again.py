@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from lethe.competition.file import CompetitionFile
 from lethe.evaluation.model_outputs import OUTPUT_PATHS
+from server.competitions.stored_file import stored_file
 from server.models.account import Role
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, PublicScore, Shard, ShardState
@@ -113,7 +113,7 @@ def test_stored_outputs_are_scored_in_another_way(server: Instance, olga: dict[s
     assert scores(server, late)[1] == "exact"
     with server.database.read() as session:
         competition = session.scalars(select(Competition)).one()
-        assert CompetitionFile.model_validate(competition.config).scoring.delta == 0.25
+        assert stored_file(competition).scoring.delta == 0.25
         assert "metric" not in competition.config
         oracle = session.scalars(select(Split.oracle).where(Split.visibility == "public")).one()
     assert oracle["attacks"] == "exact"

@@ -97,7 +97,7 @@ def test_error_names_files_by_the_organisers_root(context: Any) -> None:
     file = uploaded(context, make_zip({"x/images.csv": b"path,label\nnone.png,0\n", "x/b": b""}))
     with pytest.raises(InvalidDataset) as caught:
         opened(context, file)
-    assert "upload:faces/none.png does not exist" in caught.value.detail
+    assert "upload:faces/images.csv names 'none.png', which does not exist" in caught.value.detail
     assert str(context.settings.home) not in caught.value.detail
 
 

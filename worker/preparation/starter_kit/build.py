@@ -31,7 +31,9 @@ from worker.preparation.starter_kit.sample_pictures import store_pictures
 KIT_SOURCES = Path(next(iter(examples.__path__))) / "starter_kit"
 LIBRARY = Path(next(iter(lethe.__path__)))
 SCORING = LIBRARY / "metrics" / "scoring"
-SCORING_NEEDS = tuple(f"metrics/core/{name}.py" for name in ("compiled", "invalid_input", "processors"))  # beside it
+SCORING_NEEDS = tuple(
+    f"metrics/core/{name}.py" for name in ("compiled", "invalid_input", "order_of_runs", "processors")
+)  # beside it
 RUNTIME_MODULES = (  # what runs use on the server; each lies in the kit's own package under the same name
     "runtime/data_loaders.py",
     "runtime/weights_layout.py",

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lethe.metrics.core.compiled import jitted
+from lethe.metrics.core.order_of_runs import order_of_runs
 from lethe.metrics.core.processors import in_threads, slices
 from lethe.metrics.scoring.arrays import Bool, Float64, Int8, Int32, Int64
 from lethe.metrics.scoring.attacks.disentangled import bandwidths
@@ -68,6 +69,10 @@ def crossfit_epsilons(
     each.
     """
     n_models, n_examples = unlearned.shape
+    # Noise and halves go by the models' values, so that their order has no effect.
+    orders = order_of_runs(unlearned), order_of_runs(retrained)
+    unlearned, retrained = unlearned[orders[0]], retrained[orders[1]]
+    kept = np.stack([kept[:, side, order] for side, order in enumerate(orders)], axis=1)
     width = noise_widths(retrained)
     total = np.zeros((len(kept), n_examples), np.float64)
     for halving in range(HALVINGS):
