@@ -77,7 +77,7 @@ def test_the_dashboard_warns_of_waiting_runs_without_a_worker(
             )
         )
     page = plain_text(visitor.get("/organise").text)
-    assert "no worker has been seen" in page
+    assert "no worker has been heard of" in page
     assert "The oldest run in the queue came" in page
     assert "1 hour ago" in page
 

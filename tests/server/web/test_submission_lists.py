@@ -65,7 +65,7 @@ def test_what_waits_says_why_in_the_list_and_on_the_first_page(server: Instance,
         server.submit(server.headers(account))
     for page in (MINE, "/"):
         shown = plain_text(ada.get(page).text)
-        assert shown.count("waits: no worker for it has been seen in the last five minutes") == 1
+        assert shown.count("waits: no worker has been heard of in the last minute") == 1
         assert shown.count("waits: an earlier submission of your team is served first") == 1
 
 

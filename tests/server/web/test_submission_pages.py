@@ -15,6 +15,7 @@ from server.evaluations import leases
 from server.models.competition import Competition
 from server.models.evaluation import Evaluation, RunLog, Shard, ShardAttempt
 from server.models.submission import Submission
+from server.models.worker import Worker
 from tests.support.instance import GOOD_CODE, Instance, make_zip
 from tests.support.scores import add_score
 from tests.support.web import Visitor, counted_queries, plain_text
@@ -210,6 +211,8 @@ def test_cancelling_asks_first_and_says_what_it_costs(server: Instance, ada: Vis
 
 def test_place_in_the_queue_is_told_before_the_first_run(server: Instance, ada: Visitor) -> None:
     server.competition()
+    with server.database.write() as session:
+        session.add(Worker(name="w-1", device="cpu", memory_mib=1, versions={}))
     server.submit(server.participant("eve"))
     mine = send(ada)
     assert "about 1 submission before it" in plain_text(ada.get(f"{mine}/progress").text)
