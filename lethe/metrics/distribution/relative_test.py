@@ -9,9 +9,9 @@ from scipy.special import ndtr
 
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64, model_rows, require_same_examples
+from lethe.metrics.core.order_of_runs import order_of_runs
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.order_of_runs import order_of_runs
 from lethe.metrics.core.run_order import require_runs
 from lethe.metrics.distribution.kernels import (
     Kernel,
