@@ -19,9 +19,7 @@ from server.models.account import Account, Role
 
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{1,38}[A-Za-z0-9])")
 EMAIL = re.compile(r"[^@\s\x00-\x1f\x7f-\x9f]{1,64}@[^@\s\x00-\x1f\x7f-\x9f]+\.[^@\s\x00-\x1f\x7f-\x9f]+")
-RESERVED_NAMES = frozenset(
-    {"system", "admin", "administrator", "lethe", "root", "oracle", "original", "retrained"}
-)
+RESERVED_NAMES = frozenset({"system", "admin", "administrator", "lethe", "root", "oracle", "original", "retrained"})
 DELETED = "deleted-"  # begins the name that a deleted account leaves behind
 TAKEN = "The name is taken; choose another"
 names = repository.names

@@ -75,7 +75,7 @@ def _task(session: Session, storage: Storage, competition: Competition, *, with_
     sections = ("n_models", "task", "dataset", "network", "training", "splits", "scoring", "ranking", "limits")
     return {
         "slug": competition.slug,
-        "task": competition.task_name or "",
+        "name": competition.task_name or "",
         "title": competition.title,
         "setup": stored_file(competition).scoring.setup,
         **{name: file[name] for name in sections},

@@ -18,7 +18,7 @@ def test_overview_counts_queue_stages_and_teams(both: Instance) -> None:
     assert found["stages"] == {"scored": 1, "queued": 1}
     assert (found["teams"], found["unfinished"]) == (2, 1)
     assert [row["team"] for row in found["waiting"]] == ["bob"]
-    assert any("no worker has been seen" in warning["text"] for warning in found["warnings"])
+    assert any("no worker has been heard of" in warning["text"] for warning in found["warnings"])
     assert {row["visibility"]: row["state"] for row in found["splits"]} == {"public": "ready", "private": "ready"}
 
 
