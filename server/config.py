@@ -19,7 +19,7 @@ from server.socket_paths import socket_path
 
 SCHEMES = {  # of each service's URL
     "database_url": ("sqlite", "postgresql", "postgresql+psycopg"),
-    "redis_url": ("redis", "rediss", "redis+socket", "memory"),
+    "redis_url": ("redis", "rediss", "redis+socket", "sentinel", "unix", "memory"),
     "storage_url": ("file", "s3"),
 }
 TRAINED_PARAMETER_BYTES = 16  # weights, gradient, momentum, and a copy in one of them

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
 from lethe.evaluation.inference import load_original
+from lethe.metrics.scoring.attacks.family import MIN_MODELS_DIVIDED
 
 
 def run(*words: str) -> tuple[int, str]:
@@ -59,7 +60,7 @@ def test_probes_give_the_metrics_of_weights(prepared: Path, tmp_path: Path) -> N
 def test_other_numbers_of_checkpoints_than_retrained_models_are_taken(
     prepared: Path, tmp_path: Path, n_models: int
 ) -> None:
-    """Metrics that need pairs say so; epsilon is of as many models as both sides have."""
+    """Metrics that need pairs say so; epsilon is of as many models as both sides have, if they can be divided."""
     for number in range(n_models):
         safetensors.torch.save_file(load_original(prepared), tmp_path / f"model-{number}.safetensors")
     words = ("--split", str(prepared), "--models", str(tmp_path), "-m", "klom", "-m", "epsilon_histogram", "-m", "f")
@@ -67,5 +68,6 @@ def test_other_numbers_of_checkpoints_than_retrained_models_are_taken(
     assert status == 1, "one of the metrics that were asked for cannot be computed"
     found = json.loads(output)["metrics"]
     assert found["klom"]["result"]["value"] == found["klom"]["original"]["value"]
-    assert found["epsilon_histogram"]["result"]["value"] == found["epsilon_histogram"]["original"]["value"] == 50.0
+    epsilon = found["epsilon_histogram"]["result"]
+    assert (epsilon is None) == (n_models < MIN_MODELS_DIVIDED), "too few to fit on one half and judge on the other"
     assert f"unlearned has {n_models}, retrained 5" in found["f"]["not_computed"]

@@ -63,7 +63,7 @@ def test_run_prints_measures_of_a_split(prepared):
 def test_tune_finds_settings_on_a_split(prepared, tmp_path):
     path = tmp_path / "study.json"
     result = invoke(
-        "tune", "finetune", "--split", prepared, "-n", "2", "--budget-epochs", "0.001", "--study", path, "--json"
+        "tune", "finetune", "--split", prepared, "-n", "4", "--budget-epochs", "0.001", "--study", path, "--json"
     )
     assert result.exit_code == 0, result.exception
     found = json.loads(result.stdout)
@@ -76,7 +76,7 @@ def test_own_file_runs_and_a_fixed_constant_is_not_searched(prepared, tmp_path):
     mine.write_text(method_source("finetune"))
     assert json.loads(invoke("run", mine, "--split", prepared, "--set", "EPOCHS=2", "--json").stdout)["runs"]
     path = tmp_path / "study.json"
-    asked = ("tune", mine, "--split", prepared, "-n", "2", "--trials", "2", "--set", "EPOCHS=2", "--study", path)
+    asked = ("tune", mine, "--split", prepared, "-n", "4", "--trials", "2", "--set", "EPOCHS=2", "--study", path)
     found = json.loads(invoke(*asked, "--json").stdout)
     assert set(found["best"]["settings"]) == {"LR", "ANNEALING", "WEIGHT_DECAY"}
     missing = invoke("run", tmp_path / "no.py", "--split", prepared).exception

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from lethe.competition.file import Training
+from lethe.preparation.single_models import measure_retraining
 from lethe.training.stacked_training import can_stack, train_stacked
 from lethe.training.trainer import TrainingJob, split_batches, train_model
 from lethe.training.trainer_selection import train_in_turn
@@ -101,3 +102,13 @@ def test_convolutions_are_stacked_on_small_pictures_only() -> None:
 
 def test_networks_that_leave_the_cache_are_not_stacked() -> None:
     assert not can_stack(job(NETWORK | {"options": {"hidden": [8000]}}))
+
+
+def test_stacked_training_gives_the_fastest_retraining() -> None:
+    found = measure_retraining(job(batch_size=1, epochs=8), 0)
+    assert 0 < found["fastest_cpu_s"] <= found["retraining_cpu_s"]
+
+
+def test_network_that_is_not_stacked_has_the_plain_loop_alone() -> None:
+    found = measure_retraining(job(NETWORK | {"name": "small_cnn", "options": {"widths": [4]}}, augmentation="flip"), 0)
+    assert found["fastest_cpu_s"] == found["retraining_cpu_s"]

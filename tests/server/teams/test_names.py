@@ -114,7 +114,7 @@ def test_names_taken_at_once_are_one_teams_or_persons(both: Instance) -> None:
         own = teams.own_team(session, session.merge(competition), session.merge(ada))
         teams.rename(session, own, name="The Ha11", actor=ada)
 
-    assert isinstance(taken_at_once(both, team(ada, "Oracle"), team(boris, "0racle")), Conflict)
+    assert isinstance(taken_at_once(both, team(ada, "Orbit"), team(boris, "0rbit")), Conflict)
     assert isinstance(taken_at_once(both, account_called("clara"), team(boris, "c1ara")), Conflict)
     assert isinstance(taken_at_once(both, renamed, team(boris, "The Hall")), Conflict)
 

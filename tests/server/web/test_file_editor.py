@@ -101,7 +101,7 @@ def test_an_upload_takes_the_texts_place(visitor: Visitor, digits: Competition) 
     assert answer.headers["location"] == "/organise/uploaded"
 
 
-@pytest.mark.parametrize(("data", "words"), [(b"\xff\xfe", "not UTF-8 text"), (b"#" * 100_001, "bytes at most")])
+@pytest.mark.parametrize(("data", "words"), [(b"\xff\xff", "not UTF-8 text"), (b"#" * 100_001, "bytes at most")])
 def test_an_upload_that_is_no_file_is_refused(visitor: Visitor, digits: Competition, data: bytes, words: str) -> None:
     fields = {"csrf_token": visitor.token(NEW), "text": "kept", "act": "create"}
     answer = visitor.client.post(NEW, data=fields, files={"upload": ("a.toml", data, "text/plain")})
