@@ -76,7 +76,7 @@ def crossfit_epsilons(
     width = noise_widths(retrained)
     total = np.zeros((len(kept), n_examples), np.float64)
     for halving in range(HALVINGS):
-        # One draw for each model, so that an example's epsilon does not depend on the other examples.
+        # One draw for each model, shared by its examples.
         noise = np.random.default_rng([seed, NOISE_STREAM, halving]).standard_normal((2, n_models, 1))
         rows = np.concatenate((unlearned + width * noise[0], retrained + width * noise[1])).T.copy()
         labels = _halves(kept, np.random.default_rng([seed, HALVES_STREAM, halving]))
