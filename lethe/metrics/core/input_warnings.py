@@ -70,10 +70,13 @@ def input_warnings(inputs: Inputs, *, names_are_given: bool = False) -> list[str
 
 def _name_warnings(inputs: Inputs) -> Iterator[str]:
     """Yield the arrays that no metric reads, with the name that may be meant."""
+    unusual = [place for place in inputs.stored_names() if place[1] not in ARRAYS and place[1] not in DERIVED]
+    if not unusual:  # what follows imports every metric
+        return
     read = {name for one in metrics().values() for need in one.needs.values() for _, name in need.sources}
     known = sorted(read | ARRAYS.keys() | DERIVED.keys())
-    for side, name in inputs.stored_names():
-        if name not in known:
+    for side, name in unusual:
+        if name not in read:
             meant = get_close_matches(name, known, n=1)
             yield f"no metric reads `{name}` of {side}" + (f"; did you mean `{meant[0]}`?" if meant else "")
 

@@ -17,12 +17,10 @@ def load_outputs(path: Path) -> ModelOutputs:
     is read. Raises InvalidScoreInput, naming the file, if it cannot be read or holds no confidences.
     """
     try:
-        archive = np.load(path, allow_pickle=False)
-        if isinstance(archive, np.ndarray):
-            stored = {"": archive}
-        else:
-            with archive:
-                stored = {name: archive[name] for name in archive.files}
+        with path.open("rb") as file:  # numpy leaves one open that it cannot read
+            archive = np.load(file, allow_pickle=False)
+            is_single = isinstance(archive, np.ndarray)
+            stored = {"": archive} if is_single else {name: archive[name] for name in archive.files}
     except (OSError, ValueError, BadZipFile, EOFError, zlib.error) as error:
         raise InvalidScoreInput(f"{path} cannot be read as a .npz file of plain arrays: {error}") from error
     if "" in stored:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from lethe.competition.file import CompetitionFile
-from lethe.competition.stored_document import read_stored
 from server.competitions import stored_file as module
 from server.competitions.stored_file import stored_file
 from server.models.account import Role
@@ -98,10 +97,3 @@ def test_stored_files_are_read_by_one_rule(package: str) -> None:
             if is_check and name not in (RULE, *STRANGERS) and not isinstance(node.args[0], ast.Dict | ast.Call):
                 found.append(f"{name}:{node.lineno}")
     assert found == []
-
-
-def test_parameters_of_metrics_and_baselines_are_no_unknown_keys() -> None:
-    report = {"metrics": [{"id": "klom", "bins": 10}], "baselines": [{"id": "finetune", "LR": 0.5}], "of_later": 1}
-    found = read_stored(CompetitionFile, stored().config | {"report": report, "schema_version": 9}).report
-    assert found.metrics[0].parameters == {"bins": 10}
-    assert found.baselines[0].model_extra == {"LR": 0.5}

@@ -6,9 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.scoring.entries_without_unlearning import Confidences, one_run_scaled
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.attacks.family import AttackFamily
-from lethe.metrics.scoring.calibration import calibrate, suspicion
+from lethe.metrics.scoring.calibration import SUSPECT_DISAGREEMENT, calibrate, doubt_about, suspicion
 from lethe.metrics.scoring.score import ModelOutputs, score
 
 
@@ -163,3 +164,43 @@ def test_a_leak_is_an_excess_of_more_than_its_limit_of_standard_errors(retrained
     difference = ours.forgetting_quality - oracle.forgetting_quality
     assert found.excess == pytest.approx(difference / (ours.replicates.factor * spread))
     assert calibrate(oracle, oracle).excess == 0.0
+
+
+def doubt(unlearned, retrained, oracle):
+    """Return the doubt about confidences that the crossfit attacks rank."""
+    ours, best = (
+        scored(ModelOutputs(side), ModelOutputs(retrained), AttackFamily.CROSSFIT) for side in (unlearned, oracle)
+    )
+    return doubt_about(ours, best, unlearned=unlearned, oracle_models=oracle, retrained=retrained)
+
+
+@pytest.fixture(scope="module")
+def given():
+    return Confidences.drawn(64, 40, 0)
+
+
+@pytest.fixture(scope="module")
+def both(given):
+    return given.retrained(), given.retrained()
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.5, 3.0])
+def test_honest_outputs_are_not_doubted(given, both, shift):
+    found = doubt(given.retrained() + shift, *both)
+    assert found.reasons == ()
+    assert not found.is_held
+    assert found.disagreement < SUSPECT_DISAGREEMENT
+
+
+def test_one_far_run_is_doubted_since_families_disagree(given, both):
+    found = doubt(one_run_scaled(20.0)(given), *both)
+    assert found.disagreement > 0.5
+    assert found.reasons[0].startswith("The reference attacks give")
+    assert not found.is_held, "the ranking's family gives it nothing, so nothing is to be held"
+
+
+def test_retrained_models_outputs_are_held(both):
+    found = doubt(both[0], *both)
+    assert found.copied_models == 64
+    assert found.reasons[-1] == "64 runs returned exactly a retrained model's outputs."
+    assert found.is_held
