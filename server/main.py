@@ -42,7 +42,7 @@ from server.prometheus.service import LastFigures
 from server.request_bodies import BodyLimit
 from server.shares import Shares
 from server.web.api_reference import first_sentence
-from server.web.page_cache import KeptPages
+from server.web.last_answers import LastAnswers
 from server.web.page_router import error_page
 from server.web.router import router as pages_router
 from server.web.security import add_security_headers
@@ -99,19 +99,13 @@ def create_app() -> FastAPI:
     app.state.streams = Shares(per_owner=settings.streams_per_account, in_all=settings.streams, what="live pages open")
     add_handlers(app)
     app.state.error_page = error_page
-    app.add_middleware(KeptPages)
+    app.add_middleware(LastAnswers)
     app.add_middleware(PlainHeaders)
     app.add_middleware(
         BodyLimit,
         limits=((UPLOADS, None), (SHORT, MAX_SHORT_BYTES)),
         others=MAX_BODY_BYTES,
-        least_rate=settings.body_least_kib_per_s * 1024,
         within_s=settings.body_within_s,
-        shares=Shares(
-            per_owner=settings.bodies_mib_per_account << 20,
-            in_all=settings.bodies_mib << 20,
-            what="files or forms on their way",
-        ),
     )
     add_security_headers(app)
     telemetry.trace_requests(app)

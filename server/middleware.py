@@ -15,6 +15,8 @@ HEADER = "X-Request-ID"
 GIVEN = re.compile(r"[A-Za-z0-9._-]{8,64}")
 OUR_COOKIES = b"lethe_"  # begins all their names
 CHARSET = re.compile(rb";\s*charset\b[^;]*", re.IGNORECASE)
+PROXY_LIFETIME = "X-Accel-Expires"  # nginx answers with a page for that many seconds; nobody who is logged in
+PROXY_CACHE = {PROXY_LIFETIME: "2"}
 UNLOGGED = ("/healthz", "/readyz", "/metrics", "/static/")
 
 

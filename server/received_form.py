@@ -12,7 +12,6 @@ from starlette.requests import ClientDisconnect, Request
 
 from lethe.errors import InvalidInput, Violation
 from server.errors import TooLarge, UnsupportedMedia
-from server.request_bodies import count_body_for
 
 FORM = "multipart/form-data"
 OVERHEAD_BYTES = 16 << 10  # of a form around its file
@@ -28,15 +27,13 @@ class _Parser(MultiPartParser):
 
 @asynccontextmanager
 async def received_form(
-    request: Request, *, owner: str, limit_mib: int, what: str, refusal: type[InvalidInput], longest_text: int = 0
+    request: Request, *, limit_mib: int, what: str, refusal: type[InvalidInput], longest_text: int = 0
 ) -> AsyncIterator[FormData]:
     """Yield the form, whose one file lies on disk where it is large, and close it.
 
-    owner: the account whose share of all bodies it takes. what: begins the sentence about the limit. refusal: what is
-    raised for a form that is not whole. longest_text: bytes of its longest field, beside the usual. Raises TooLarge as
-    soon as it is, or UnsupportedMedia.
+    what: begins the sentence about the limit. refusal: what is raised for a form that is not whole. longest_text: bytes
+    of its longest field, beside the usual. Raises TooLarge as soon as it is, or UnsupportedMedia.
     """
-    count_body_for(request, owner)
     if not request.headers.get("content-type", "").lower().startswith(FORM):
         raise UnsupportedMedia(f"Send the file as {FORM}, in the field `file`")
     most = (limit_mib << 20) + longest_text + OVERHEAD_BYTES

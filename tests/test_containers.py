@@ -84,7 +84,7 @@ def pins(lock: str) -> set[str]:
 
 
 def test_services_are_those_of_an_instance_and_a_backup() -> None:
-    always = {"migrate", "web", "worker", "messages", "beat", "db", "redis"}
+    always = {"migrate", "proxy", "web", "worker", "messages", "beat", "db", "redis"}
     assert {name for name, service in SERVICES.items() if "profiles" not in service} == always
     assert set(SERVICES) - always == {"worker-gpu", "backup", "backup-daily"}
 
@@ -185,9 +185,13 @@ def test_volumes_and_networks_are_declared_and_used() -> None:
 
 def test_only_what_runs_nobodys_code_has_a_way_out_and_listens_on_this_machine_alone() -> None:
     assert COMPOSE["networks"]["inside"]["internal"] is True
-    assert [name for name, service in SERVICES.items() if "outside" in service["networks"]] == ["web", "messages"]
+    assert [name for name, service in SERVICES.items() if "outside" in service["networks"]] == [
+        "web",
+        "proxy",
+        "messages",
+    ]
     assert {name: service["ports"] for name, service in SERVICES.items() if "ports" in service} == {
-        "web": ["127.0.0.1:8000:8000"]
+        "proxy": ["127.0.0.1:8000:8080"]
     }
 
 

@@ -24,10 +24,10 @@ from server.storage import Storage, dataset_key
 WHAT = "A dataset"
 
 
-def received_dataset(request: Request, settings: Settings, account: Account) -> AbstractAsyncContextManager[FormData]:
+def received_dataset(request: Request, settings: Settings) -> AbstractAsyncContextManager[FormData]:
     """Yield the form of an upload."""
     limit_mib = settings.dataset_upload_mib
-    return received_form(request, owner=account.id, limit_mib=limit_mib, what=WHAT, refusal=InvalidInput)
+    return received_form(request, limit_mib=limit_mib, what=WHAT, refusal=InvalidInput)
 
 
 async def store_dataset(

@@ -14,11 +14,9 @@ MAX_REQUEST_BYTES = 2 << 30  # no competition's own limit goes beyond
 WHAT = "A submission"
 
 
-async def receive(request: Request, *, account_id: str, limit_mib: int) -> Upload:
+async def receive(request: Request, *, limit_mib: int) -> Upload:
     """Return the form's file and message. Raises TooLarge as soon as it is, UnsupportedMedia or InvalidSubmission."""
-    async with received_form(
-        request, owner=account_id, limit_mib=limit_mib, what=WHAT, refusal=InvalidSubmission
-    ) as form:
+    async with received_form(request, limit_mib=limit_mib, what=WHAT, refusal=InvalidSubmission) as form:
         received_at = now()
         return await _upload(form, limit_mib=limit_mib, received_at=received_at)
 

@@ -1,11 +1,10 @@
-"""Static files, read once: each is served under its own content's hash, compressed beforehand, cacheable for ever.
+"""Static files, read once: each is served under its own content's hash, cacheable for ever.
 
 `url("css/app.css")` is `/static/<hash>/css/app.css`; `integrity(...)` is what `<script integrity>` wants. A `url(...)`
 in a style sheet that names another of our files is rewritten to that file's hashed address.
 """
 
 import base64
-import gzip
 import hashlib
 import mimetypes
 import re
@@ -17,7 +16,6 @@ from pathlib import Path
 STATIC = Path(__file__).parents[1] / "static"
 HASH_LENGTH = 16
 SERVED = frozenset({".css", ".js", ".svg", ".woff2", ".png", ".ico", ".txt"})
-COMPRESSIBLE = frozenset({".css", ".js", ".svg", ".txt"})
 SHEET = "css/lethe.css"
 SHEETS = (
     "vendor/modern-normalize/modern-normalize.css",
@@ -55,11 +53,6 @@ class Asset:
     @cached_property
     def integrity(self) -> str:
         return "sha384-" + base64.b64encode(hashlib.sha384(self.body).digest()).decode()
-
-    @cached_property
-    def compressed(self) -> bytes | None:
-        """The body in gzip, or None where that gains nothing."""
-        return gzip.compress(self.body, mtime=0) if Path(self.path).suffix in COMPRESSIBLE else None
 
     @property
     def media_type(self) -> str:

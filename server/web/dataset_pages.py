@@ -44,7 +44,7 @@ async def upload(
     upload_rate.take(settings, viewer.id)
     try:
         await admission.read(database, service.check_may_upload, settings, viewer)
-        async with received_dataset(request, settings, viewer) as form:
+        async with received_dataset(request, settings) as form:
             check_token(request, text_field(form, FIELD))
             is_new = text_field(form, "then") == NEW
             stored = await store_dataset(

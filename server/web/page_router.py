@@ -1,6 +1,5 @@
 """Routes of pages: an expected error becomes its own page, and a missing log-in a way to the log-in page."""
 
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 from urllib.parse import SplitResult, quote, urlsplit
@@ -14,11 +13,10 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from lethe.errors import AppError
 from server.errors import NotAuthenticated, NotRevealed, status_of
+from server.middleware import PROXY_CACHE
 from server.problem_details import PageError, as_app_error
-from server.web.compression import compressed
 from server.web.cookies import SESSION_COOKIE
 from server.web.csrf import StaleForm, check_csrf
-from server.web.page_cache import anonymous_pages
 from server.web.rendering import local_path, page
 from server.web.security import HEADERS
 
@@ -32,25 +30,22 @@ class PageRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_for_people(request: Request) -> Response:
-            return compressed(request, await _shown_to_people(handle, request))
+            return await _shown_to_people(handle, request)
 
         return handle_for_people
 
 
-class PublicPageRoute(APIRoute):
-    """A page that is the same for everybody who is not logged in: it is kept, and `KeptPages` answers with it."""
+class PublicPageRoute(PageRoute):
+    """A page that is the same for everybody who is not logged in: the proxy may cache it."""
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
 
         async def handle_for_people(request: Request) -> Response:
-            key = anonymous_pages.key(request)
-            started = time.perf_counter()
-            response = await _shown_to_people(handle, request)
-            if key:
-                cost_s = time.perf_counter() - started
-                anonymous_pages.keep(key, response, path_params=request.path_params, cost_s=cost_s)
-            return compressed(request, response)
+            response = await handle(request)
+            if response.status_code == 200 and "set-cookie" not in response.headers:
+                response.headers.update(PROXY_CACHE)
+            return response
 
         return handle_for_people
 

@@ -40,13 +40,13 @@ class _CountedStream(StreamingResponse):
         streams: Shares = request.app.state.streams
         viewer = getattr(request.state, "viewer", None)
         owner = viewer.id if viewer else get_client_address(request)
-        if refusal := streams.find_refusal(owner, 1):
+        if refusal := streams.find_refusal(owner):
             raise refusal
-        streams.take(owner, 1)
+        streams.take(owner)
         try:
             await super().__call__(scope, receive, send)
         finally:
-            streams.give_back(owner, 1)
+            streams.give_back(owner)
 
 
 def stream(request: Request, look: Callable[[], Frame]) -> StreamingResponse:

@@ -42,23 +42,15 @@ async def favicon() -> Response:
 
 
 @router.get("/static/{content_hash}/{path:path}")
-async def static_file(
-    content_hash: str,
-    path: str,
-    accept_encoding: Annotated[str, Header()] = "",
-    if_none_match: Annotated[str, Header()] = "",
-) -> Response:
-    """Send one file, compressed where the browser takes that."""
+async def static_file(content_hash: str, path: str, if_none_match: Annotated[str, Header()] = "") -> Response:
+    """Send one file."""
     asset = get_assets().get(path)
     if asset is None:
         raise NotFound(f"There is no file {path!r}")
     headers = {
         "Cache-Control": FOR_EVER if content_hash == asset.hash else "no-cache",
         "ETag": f'"{asset.hash}"',
-        "Vary": "Accept-Encoding",
     }
     if if_none_match == headers["ETag"]:
         return Response(status_code=304, headers=headers)
-    if asset.compressed is not None and "gzip" in accept_encoding:
-        return Response(asset.compressed, media_type=asset.media_type, headers={**headers, "Content-Encoding": "gzip"})
     return Response(asset.body, media_type=asset.media_type, headers=headers)

@@ -88,7 +88,6 @@ async def submit(
     upload_rate.take(settings, viewer.id)
     async with received_form(
         request,
-        owner=viewer.id,
         limit_mib=file.limits.upload_mib,
         longest_text=LONGEST_PASTE,
         what=WHAT,

@@ -17,7 +17,6 @@ from server.config import get_settings
 from server.deps import get_database
 from server.main import create_app
 from server.storage import get_storage
-from server.web.page_cache import anonymous_pages
 from tests.support.instance import CACHES, QUICK_HASHER
 
 if TYPE_CHECKING:
@@ -77,7 +76,6 @@ def site(migrated_sqlite_url: str, redis_url: str, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(passwords, "_hasher", QUICK_HASHER)
     for cache in CACHES:
         cache.cache_clear()
-    anonymous_pages.clear()
     get_settings()
     seeded = seed(get_database(), teams=TEAMS, submissions=SUBMISSIONS, storage=get_storage())
     with _serving() as port:

@@ -1,4 +1,4 @@
-"""Turns at the database: so many at a time, in the order of coming, and too many are told at once."""
+"""Turns at the database: so many at a time, in the order of coming."""
 
 import asyncio
 import threading
@@ -15,7 +15,6 @@ from server import admission
 from server.admission import Admission, admitted
 from server.db import CONNECTIONS
 from server.deps import this_database
-from server.errors import Overloaded, status_of
 from server.main import create_app
 
 
@@ -36,26 +35,9 @@ def test_turns_are_given_in_the_order_of_coming() -> None:
     async def run() -> None:
         turns = Admission(at_once=2)
         await asyncio.gather(*(hold(turns, number) for number in range(20)))
-        assert turns.waiting == 0
 
     asyncio.run(run())
     assert order == list(range(20))
-
-
-def test_too_many_waiting_are_refused_at_once() -> None:
-    async def run() -> None:
-        turns = Admission(at_once=1, most_waiting=1)
-        async with turns.turn():
-            waiting = asyncio.create_task(turns.run(lambda: "done"))
-            await asyncio.sleep(0)
-            with pytest.raises(Overloaded) as refused:
-                await turns.run(lambda: "never")
-            assert status_of(refused.value) == 503
-            assert refused.value.retry_after_s
-        assert await waiting == "done"
-        assert await turns.run(lambda: "later") == "later"
-
-    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 def test_client_that_left_while_waiting_is_not_worked_for() -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 
-from server import cost_cache, db
+from server import db
 from server.accounts import service as accounts
 from server.competitions import service as competitions
 from server.db import Database
@@ -109,7 +109,6 @@ def test_web_process_before_a_silent_database(
                 refused = client.post("/api/v1/tokens", json={"name": "ada", "password": "long enough"})
             assert refused.status_code == 503
             assert "database does not answer" in refused.json()["detail"]
-            time.sleep(cost_cache.LONGEST_S)  # in which it may be as good as new
             with taking_less_than(15):
                 shown = [client.get("/", headers=headers) for headers in ({}, {"Cookie": "lethe_session=somebody"})]
             assert [page.status_code for page in shown] == [200, 200]

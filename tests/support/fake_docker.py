@@ -62,6 +62,8 @@ class FakeDocker:
             for statement in (after for word, after in pairwise(rest) if word == "--command"):
                 self._sql(statement)
             return ""
+        if command == "exec" and rest[0] == "proxy":  # tests/server/test_proxy.py
+            return ""
         if command == "exec":
             return self._run(rest[0], rest[1:], given)
         if command in ("version", "build", "ps", "logs", "down"):

@@ -2,7 +2,7 @@
 
 import uvicorn.lifespan.on
 import uvicorn.loops.auto
-import uvicorn.protocols.http.httptools_impl
+import uvicorn.protocols.http.h11_impl
 import uvicorn.protocols.websockets.auto  # noqa: F401
 
 import server.main

@@ -38,7 +38,6 @@ from server.scoring import scores
 from server.scoring.scores import ScoreRecord
 from server.storage import Storage, get_storage
 from server.submissions import upload_rate
-from server.web.page_cache import anonymous_pages
 from tests.support.one_turn_client import OneTurnClient
 
 PASSWORD = "correct horse battery"
@@ -209,8 +208,7 @@ def instance(monkeypatch: pytest.MonkeyPatch, *, database_url: str, redis_url: s
     monkeypatch.setattr(parsing, "get_limits", lambda task: replace(limits(task), wall_s=300.0))
     for cache in CACHES:
         cache.cache_clear()
-    for kept in (anonymous_pages, summaries._kept):  # of another test's instance
-        kept.clear()
+    summaries._kept.clear()  # of another test's instance
     for limiter in vars(rate_limit).values():
         if isinstance(limiter, rate_limit.Throttle):
             limiter.clear()

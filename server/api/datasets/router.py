@@ -38,7 +38,7 @@ async def upload_dataset(
     """
     account = await admission.read(database, _admit, settings, request, credentials)
     upload_rate.take(settings, account.id)
-    async with received_dataset(request, settings, account) as form:
+    async with received_dataset(request, settings) as form:
         stored = await store_dataset(
             form, admission=admission, database=database, storage=storage, settings=settings, account=account
         )

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
 from lethe.competition.visibility import Visibility
 from lethe.metrics.scoring.sample_size import few_models_warnings, smallest_detectable_shift
@@ -12,6 +12,7 @@ from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.deps import SessionDep
 from server.leaderboard import service
+from server.middleware import PROXY_CACHE
 from server.problem_details import problems
 
 router = APIRouter(prefix="/competitions", tags=["leaderboard"])
@@ -24,6 +25,7 @@ def show_leaderboard(
     session: SessionDep,
     competition: VisibleCompetition,
     account: OptionalAccount,
+    response: Response,
     *,
     board: Annotated[Visibility, Query(description="private: sealed until the reveal")] = Visibility.PUBLIC,
     phase: Annotated[
@@ -43,6 +45,8 @@ def show_leaderboard(
         competition = competitions.get_task(session, competition, task)
     shown = service.board(session, competition, board, viewer=account, phase=phase)
     rows = shown.matching(q)
+    if account is None:
+        response.headers.update(PROXY_CACHE)
     return LeaderboardPage(
         competition=competition.slug,
         board=board,

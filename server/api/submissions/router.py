@@ -91,7 +91,7 @@ async def submit(
     account, competition, task = await admission.read(database, _admit, request, credentials, slug)
     upload_rate.take(settings, account.id)
     file = stored_file(competition)
-    upload = await receive(request, account_id=account.id, limit_mib=file.limits.upload_mib)
+    upload = await receive(request, limit_mib=file.limits.upload_mib)
     if task:
         upload = replace(upload, tasks=(task,))
     checked = await check_for(storage, upload, account_id=account.id, file=file)

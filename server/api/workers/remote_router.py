@@ -36,7 +36,6 @@ from server.evaluations.claimed_shard import ClaimedShard
 from server.models.evaluation import ShardKind
 from server.models.worker import WorkerState, WorkerToken
 from server.problem_details import problems
-from server.request_bodies import count_body_for
 from server.storage import Storage
 from server.workers import artefacts, http_leases, kept_weights, result_validation, verification
 from server.workers.captured_arrays import Forms, captured_forms
@@ -183,9 +182,7 @@ async def send_result(
     """Send the outputs of the shard's runs (safetensors), and so close it. They are kept if the attempt counts."""
     shard, n_forget = await admission.run(_shard_of_runs, asked_for)
     captured = await admission.run(captured_forms, storage, shard)
-    data = await _received(
-        request, shard, most=result_validation.most_bytes(shard, n_forget=n_forget, captured=captured)
-    )
+    data = await _received(request, most=result_validation.most_bytes(shard, n_forget=n_forget, captured=captured))
     return await admission.run(_take_result, asked_for, storage, settings, data, n_forget=n_forget, captured=captured)
 
 
@@ -202,7 +199,7 @@ async def send_weights(request: Request, asked_for: AskedFor, storage: StorageDe
     They are kept if the attempt counts.
     """
     shard, _ = await admission.run(_shard_of_runs, asked_for)
-    data = await _received(request, shard, most=await admission.run(kept_weights.most_bytes, storage, shard))
+    data = await _received(request, most=await admission.run(kept_weights.most_bytes, storage, shard))
     await admission.run(_take_weights, asked_for, storage, data)
 
 
@@ -297,9 +294,8 @@ def _take_weights(asked_for: AttemptRequest, storage: Storage, data: bytes) -> N
         kept_weights.keep(storage, shard, data)
 
 
-async def _received(request: Request, shard: ClaimedShard, *, most: int) -> bytes:
+async def _received(request: Request, *, most: int) -> bytes:
     """Return the body. Raises TooLarge as soon as it is."""
-    count_body_for(request, ("shard", shard.shard_id))  # of one token's shards, many end at a time
     data = bytearray()
     async for chunk in request.stream():
         data += chunk

@@ -1,7 +1,6 @@
-"""Static files: hashed, compressed, vendored with their licences."""
+"""Static files: hashed, vendored with their licences."""
 
 import base64
-import gzip
 import hashlib
 import json
 import re
@@ -23,7 +22,6 @@ def test_an_asset_is_served_under_its_hash_and_kept_for_ever(server: Instance) -
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/css")
     assert "immutable" in answer.headers["cache-control"]
-    assert answer.headers["content-encoding"] == "gzip"
 
 
 def test_an_address_with_an_old_hash_still_works_but_is_not_kept(server: Instance) -> None:
@@ -58,14 +56,6 @@ def test_a_sheet_names_other_files_by_their_hash(tmp_path: Path) -> None:
     assert sheet is not None
     assert assets.url("font.woff2").encode() in sheet.body
     assert b'url("absent.woff2")' in sheet.body
-
-
-def test_the_compressed_body_is_the_body(tmp_path: Path) -> None:
-    (tmp_path / "a.js").write_text("let a = 1;")
-    asset = Assets(tmp_path).get("a.js")
-    assert asset is not None
-    assert asset.compressed is not None
-    assert gzip.decompress(asset.compressed) == b"let a = 1;"
 
 
 def test_every_vendored_package_has_its_licence_and_version() -> None:

@@ -16,7 +16,6 @@ from server.models.account import Role
 from server.models.competition import Competition, Split
 from server.starter_kit import service as starter_kit
 from server.web.competition_pages import limit_of_a_run
-from server.web.page_cache import anonymous_pages
 from tests.support.instance import Instance, competition_toml
 from tests.support.scores import add_team, scored
 from tests.support.web import Visitor, counted_queries, plain_text
@@ -89,7 +88,6 @@ def test_sealed_scores_are_not_on_the_card_and_revealed_ones_are(server: Instanc
     assert "0.30000" not in page
     with server.database.write() as session:
         competitions.get(session, "digits", account=None).state = "final"
-    anonymous_pages.clear()
     summaries._kept.clear()
     assert "Winning score 0.30000" in plain_text(visitor.get("/").text)
 
@@ -131,7 +129,6 @@ def test_pictures_of_the_sample_are_shown_once_there_are_some(server: Instance, 
     for name in starter_kit.PICTURED_SETS:
         server.storage.write(starter_kit.picture_key("digits", name), b"\x89PNG " + name.encode())
     starter_kit._has_pictures.clear()
-    anonymous_pages.clear()
     assert 'src="/competitions/digits/pictures/forget.png"' in visitor.get("/competitions/digits").text
     answer = visitor.get("/competitions/digits/pictures/retain.png")
     assert (answer.headers["content-type"], answer.content) == ("image/png", b"\x89PNG retain")
@@ -251,7 +248,6 @@ def test_list_runs_the_same_queries_for_any_competitions(server: Instance, visit
     for number in range(6):
         server.competition(f"c{number}")
         if number in (0, 5):
-            anonymous_pages.clear()
             summaries._kept.clear()
             with counted_queries(server.database.engine) as queries:
                 visitor.get("/")
