@@ -36,8 +36,9 @@ def test_method_is_described_by_its_file() -> None:
 
 
 def test_metric_is_the_distance_of_the_means() -> None:
-    found = lethe.evaluate(np.full((16, 5), 3.0), np.full((16, 5), 1.0), metrics="confidence_gap")
-    assert found["confidence_gap"].result.value == 2.0
+    confidences = np.random.default_rng(0).normal(size=(16, 5))
+    found = lethe.evaluate(confidences + 2.0, confidences, metrics="confidence_gap")
+    assert found["confidence_gap"].result.value == pytest.approx(2.0)
 
 
 @pytest.mark.filterwarnings("ignore:only 4 models")

@@ -71,7 +71,8 @@ def test_exact_retraining_rarely_raises_an_alarm(judged: dict[str, Criteria]) ->
 
 def test_dependence_on_n_is_seen(judged: dict[str, Criteria]) -> None:
     assert list(judged["f"].values_by_n) == ["4", "8", "16", "32"]
-    assert abs(judged["f"].drift) > abs(judged["accuracy_gap"].drift)
+    assert abs(judged["joint_audit"].drift) > 0.5, "few models are told apart less well"
+    assert abs(judged["f"].drift) < 0.1, "by crossfit attacks the scale is that of every N"
 
 
 def test_constant_outputs_fool_an_accuracy(judged: dict[str, Criteria]) -> None:

@@ -63,14 +63,22 @@ def test_batches_of_images_are_on_the_gpu(form: Any) -> None:
     assert [batch.device.type for batch in kept.at([torch.tensor([0, 2])], positions)] == ["cuda"]
 
 
-@pytest.mark.parametrize("kind", ["mlp", "small_cnn"])
-def test_stacked_networks_answer_on_the_gpu(kind: str) -> None:
-    state = {name: nn.Parameter(torch.stack([value] * 3)) for name, value in network(kind).state_dict().items()}
-    forward = stacked_training._mlp_forward if kind == "mlp" else stacked_training._small_cnn_forward
-    images = to_inputs(pictures(kind), network_description(kind))
-    logits = forward(state, images.expand(3, *images.shape))
-    assert (logits.device.type, logits.shape) == ("cuda", (3, 6, N_CLASSES))
-    labels = torch.zeros((3, 6), dtype=torch.int64, device=CUDA)
-    assert stacked_training._summed_loss(logits, labels, None, 0.1).device.type == "cuda"
+def stacked(kind: str) -> dict[str, nn.Parameter]:
+    return {name: nn.Parameter(torch.stack([value] * 3)) for name, value in network(kind).state_dict().items()}
+
+
+def test_stacked_perceptrons_have_gradients_on_the_gpu() -> None:
+    state, images = stacked("mlp"), to_inputs(pictures("mlp"), network_description("mlp"))
+    shares = torch.full((3, 6, N_CLASSES), 1 / 6, device=CUDA)
+    stacked_training._mlp_backward(state, images.expand(3, *images.shape), shares)
+    for parameter in state.values():
+        assert parameter.grad is not None
+        assert (parameter.grad.device.type, parameter.grad.shape) == ("cuda", parameter.shape)
     with pytest.raises(RuntimeError, match="device"):
-        stacked_training._summed_loss(logits, labels.cpu(), None, 0.1)
+        stacked_training._mlp_backward(state, images.expand(3, *images.shape), shares.cpu())
+
+
+def test_stacked_convolutions_answer_on_the_gpu() -> None:
+    images = to_inputs(pictures("small_cnn"), network_description("small_cnn"))
+    logits = stacked_training._small_cnn_forward(stacked("small_cnn"), images.expand(3, *images.shape))
+    assert (logits.device.type, logits.shape) == ("cuda", (3, 6, N_CLASSES))
