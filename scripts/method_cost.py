@@ -7,7 +7,7 @@ from pathlib import Path
 from lethe.methods.catalogue import FOLDERS, IMAGES
 
 COST = Path(__file__).parents[1] / "docs" / "methods" / "cost.md"
-ROW = re.compile(r"\| \[(\w+)\]\(\1\.md\) \| ([\d.]+) \|")
+ROW = re.compile(r"\| `(\w+)` \| ([\d.]+) \|")
 RETRAINING = re.compile(r"if retraining takes (\d+) epochs")
 SECTION = re.compile(r"^Measured: .*\n", re.MULTILINE)
 

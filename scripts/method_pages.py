@@ -1,4 +1,4 @@
-"""Write docs/methods/<id>.md from the methods' files.
+"""Write docs/methods/README.md, the table of all methods, and conformance.md.
 
 First the measured times of docs/methods/cost.md go into the files' docstrings.
 
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from lethe.methods.catalogue import IMAGES, MethodInfo, all_methods, method_info, method_source, method_tree
-from scripts.method_conformance import differences, table
+from scripts.method_conformance import table
 from scripts.method_cost import outdated_sources
 from scripts.wrapped import wrapped
 
@@ -18,98 +18,48 @@ NOT_WRITTEN_HERE = ("cost.md", "stitching.md")
 
 
 def pages() -> dict[str, str]:
-    """Return the text of every page by its file's name."""
-    methods, for_text = all_methods(IMAGES), all_methods("causal-lm")
-    every = (*methods, *for_text)
-    made = {"README.md": overview(methods, for_text), "conformance.md": table()} | {
-        f"{method.id}.md": page(method) for method in every
-    }
+    """Return the text of both pages by its file's name."""
+    made = {"README.md": overview(all_methods(IMAGES), all_methods("causal-lm")), "conformance.md": table()}
     return {name: wrapped(text) for name, text in made.items()}
 
 
 def overview(methods: tuple[MethodInfo, ...], for_text: tuple[MethodInfo, ...]) -> str:
-    rows = [
-        f"| [{method.id}]({method.id}.md) | {method.title} | {', '.join(method.needs) or '-'} |"
-        f" {', '.join(phase for phase in ('erase', 'repair') if phase in method.phases) or '-'} |"
-        for method in methods
-    ]
     return "\n".join(
         [
             "# Methods",
             "",
-            "Each method is written as one file that is a valid submission; functions that methods share are put",
-            "into it. `lethe methods show ID --code` prints it, `lethe submit --method ID -c COMPETITION`",
-            "submits it, `--set LR=0.01` with another constant. `lethe methods run ID --split DIR` runs it on a split.",
-            "`--set preset=NAME` takes the constants of an experiment of the authors.",
+            "For who wants a baseline, or to compare with one. Each method is one file that is a valid submission.",
+            "`lethe methods show ID` prints its pseudo-code, constants and budget, `--code` the file;",
+            "`lethe methods run ID --split DIR` runs it on a split,",
+            "`lethe submit --method ID -c COMPETITION` submits it, `--set LR=0.01` takes another constant,",
+            "`--set preset=NAME` those of an experiment of the authors, and `lethe methods tune ID` searches them.",
             "",
             "Methods with the phases erase and repair can be combined: [stitching](stitching.md).",
-            "`lethe methods tune ID` searches a method's constants. [Time and memory](cost.md) shows the cost of all,",
+            "[Time and memory](cost.md) shows the cost of all,",
             "[conformance](conformance.md) how they compare with their authors' programs.",
             "",
-            "| id | what it does | needs beside the retain set | phases |",
-            "|---|---|---|---|",
-            *rows,
+            "| id | what it does | source | needs beside the retain set | phases |",
+            "|---|---|---|---|---|",
+            *(f"| {_row(one)} | {_phases(one)} |" for one in methods),
             "",
             "## For language models",
             "",
             "These are for competitions of kind `causal-lm`; batches are `input_ids`, `attention_mask` and `labels`.",
             "",
-            "| id | what it does | needs |",
-            "|---|---|---|",
-            *(f"| [{one.id}]({one.id}.md) | {one.title} | {', '.join(one.needs) or '-'} |" for one in for_text),
+            "| id | what it does | source | needs |",
+            "|---|---|---|---|",
+            *(f"| {_row(one)} |" for one in for_text),
             "",
         ]
     )
 
 
-def page(method: MethodInfo) -> str:
-    facts = [
-        ("Source", method.source),
-        ("Budget, counted", method.budget),
-        ("Measured", _linked(method.measured) or "not yet"),
-        ("Paper and program", method.differences),
-        ("Needs" if method.task != IMAGES else "Needs beside the retain set", ", ".join(method.needs) or "nothing"),
-        ("Two runs", "give the same weights" if method.deterministic else "differ by their seed"),
-    ]
-    if method.schedule is not None:
-        facts.append(("Schedule", f"`{method.schedule}`"))
-    return "\n".join(
-        [
-            f"# {method.id}",
-            "",
-            f"{method.title}",
-            "",
-            method.summary,
-            "",
-            "## Pseudo-code",
-            "",
-            "```",
-            *(line.removeprefix("    ") for line in method.pseudo_code.splitlines()),
-            "```",
-            "",
-            "## Facts",
-            "",
-            *(f"- **{name}**: {text}" for name, text in facts),
-            "",
-            *differences(method),
-            *constants(method),
-        ]
-    )
+def _row(method: MethodInfo) -> str:
+    return f"`{method.id}` | {method.title} | {method.source} | {', '.join(method.needs) or '-'}"
 
 
-def _linked(measured: str) -> str:
-    return measured.replace("docs/methods/cost.md", "[time and memory](cost.md)")
-
-
-def constants(method: MethodInfo) -> list[str]:
-    if not method.constants:
-        return ["## Constants", "", "It has none.", ""]
-    rows = [
-        f"| `{constant.name}` | `{constant.value!r}` | {'-' if constant.range is None else f'`{constant.range}`'} |"
-        f" {constant.note} |"
-        for constant in method.constants
-    ]
-    return ["## Constants", "", "| name | value | search range | |", "|---|---|---|---|", *rows, ""]
+def _phases(method: MethodInfo) -> str:
+    return ", ".join(phase for phase in ("erase", "repair") if phase in method.phases) or "-"
 
 
 def outdated() -> list[str]:

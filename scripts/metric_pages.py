@@ -1,41 +1,47 @@
-"""Write docs/metrics/<id>.md and docs/metrics/index.md from the registry: `python -m scripts.metric_pages`."""
+"""Write docs/metrics/index.md, the table of all metrics, from the registry: `python -m scripts.metric_pages`."""
 
 from pathlib import Path
 
 from lethe.metrics import Metric, metrics
-from lethe.metrics.core.metric_text import metric_page
 from scripts.wrapped import wrapped
 
-FOLDER = Path(__file__).parents[1] / "docs" / "metrics"
+PAGE = Path(__file__).parents[1] / "docs" / "metrics" / "index.md"
+HEAD = """\
+# Metrics
+
+For who chooses what to measure: every metric with its formula, its source and how to read it. `lethe metrics ID` prints
+all of one: its arrays, parameters, interval, and where paper and code differ. `lethe evaluate -m ID` computes it
+([Python](../developers/python.md)). Levels: what must be captured of a run
+([what a level costs](../organisers/metrics.md)).
+
+| id | metric | formula | unit, better | level | source |
+|---|---|---|---|---|---|
+"""
 
 
-def index_page(entries: list[Metric]) -> str:
-    """Return the page that lists all metrics, in Markdown."""
-    rows = [
-        f"| [`{entry.id}`]({entry.id}.md) | {entry.title} | {entry.unit} | {entry.direction} | {int(entry.level)} |"
-        for entry in entries
-    ]
-    return "\n".join(
-        ["# Metrics", "", "| id | metric | unit | better | capture level |", "|---|---|---|---|---|", *rows, ""]
+def page(entries: list[Metric]) -> str:
+    """Return the page, in Markdown."""
+    return wrapped(HEAD + "".join(f"| {' | '.join(map(_cell, _row(entry)))} |\n" for entry in entries))
+
+
+def _row(entry: Metric) -> tuple[str, ...]:
+    formula = entry.formula if "`" in entry.formula else f"`{entry.formula}`"
+    return (
+        f"`{entry.id}`",
+        entry.title,
+        formula,
+        f"{entry.unit}, {entry.direction}",
+        f"{int(entry.level)}",
+        entry.source,
     )
 
 
-def pages() -> dict[str, str]:
-    """Return the text of every page by its file name."""
-    entries = list(metrics().values())
-    made = {"index.md": index_page(entries)} | {f"{entry.id}.md": metric_page(entry) for entry in entries}
-    return {name: wrapped(text) for name, text in made.items()}
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def main() -> None:
-    """Write the pages, and remove those of metrics that are gone."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    wanted = pages()
-    for path in FOLDER.glob("*.md"):
-        if path.name not in wanted:
-            path.unlink()
-    for name, text in wanted.items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
+    PAGE.write_text(page(list(metrics().values())), encoding="utf-8")
 
 
 if __name__ == "__main__":

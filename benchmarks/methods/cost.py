@@ -65,7 +65,7 @@ def page(ratios: Mapping[str, float], peaks: Mapping[str, int], rounds: int, wei
     """Return the page. ratios: epochs of finetuning by method. peaks, weights: bytes."""
     training, inference = peaks["training step"], peaks["inference"]
     rows = (
-        f"| [{name}]({name}.md) | {ratio:.2f} | {time_ratio.EPOCHS / ratio:.1f} |"
+        f"| `{name}` | {ratio:.2f} | {time_ratio.EPOCHS / ratio:.1f} |"
         f" {peaks[name] / training:.2f} | {peaks[name] / inference:.2f} |"
         for name, ratio in sorted(ratios.items(), key=lambda item: item[1])
         if name != "original"  # it does nothing

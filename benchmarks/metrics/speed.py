@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.metrics import literal
 from lethe.metrics.attacks.scalar_attack import attack_accuracy
 from lethe.metrics.attacks.softmax_attack import softmax_attack_percent
 from lethe.metrics.core.arrays import Float64, Int64
@@ -15,6 +14,7 @@ from lethe.metrics.outputs.activation_distance import activation_l2, js_to_retra
 from lethe.metrics.outputs.klom import binned_divergence
 from lethe.metrics.outputs.output_histograms import output_histograms
 from lethe.metrics.outputs.zrf import zrf_per_model
+from tests.lethe.metrics import literal
 
 N, S, T, C = 64, 500, 2000, 10
 Work = Callable[[], object]

@@ -1,4 +1,4 @@
-"""`lethe new`: a metric, a method or a dataset that works, with its test and its page, to be changed into one's own."""
+"""`lethe new`: a metric, a method or a dataset that works, with its test, to be changed into yours."""
 
 import subprocess
 import sys
@@ -36,7 +36,7 @@ def metric(
     family: Annotated[str, typer.Option("--family", help="The folder of lethe/metrics: what it measures.")] = "outputs",
     package: Package = None,
 ) -> None:
-    """Write a metric, its test and its page in docs/metrics; outside a checkout, a package with a metric."""
+    """Write a metric, its test and its row in docs/metrics; outside a checkout, a package with a metric."""
     from lethe.metrics.core.registry import families, metrics
 
     _refuse_taken("metric", name, metrics())
@@ -47,7 +47,7 @@ def metric(
 
 @app.command()
 def method(name: Name, package: Package = None) -> None:
-    """Write a method, its test and its page in docs/methods; outside a checkout, a package with a method."""
+    """Write a method, its test and its row in docs/methods; outside a checkout, a package with a method."""
     from lethe.methods.catalogue import FOLDERS, method_ids
 
     _refuse_taken("method", name, {known: task for task in FOLDERS for known in method_ids(task)})
@@ -75,7 +75,7 @@ def _write(kind: Kind, name: str, package: Path | None, *, subfolder: str = "") 
     written = write_new(folder, files)
     if in_checkout and kind.pages:
         subprocess.run([sys.executable, "-m", f"scripts.{kind.pages}"], cwd=CHECKOUT, check=True)
-        written.append(CHECKOUT / "docs" / kind.folder.name / f"{name}.md")
+        written += [CHECKOUT / "docs" / kind.folder.name / ("index.md" if kind.name == "metric" else "README.md")]
     for path in written:
         console.print(f"Wrote {path}", highlight=False, markup=False, soft_wrap=True)
     install = f"pip install -e {folder}; " if not in_checkout else ""

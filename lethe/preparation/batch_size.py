@@ -1,7 +1,7 @@
 """The batch size of evaluation: found once for a split, then fixed in its manifest.
 
 On a GPU it is measured. On a CPU it follows from the image's size, so that preparing a split twice gives the same
-bits; measured rates are flat there (benchmarks/splits/evaluation.py).
+bits; measured rates are flat there.
 """
 
 import time

@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.metrics.literal_attacks import threshold_accuracy
 from lethe.metrics.attacks.classwise_attack import Scored, attack_accuracy, class_thresholds, classwise_accuracies
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.softmax import softmax
+from tests.lethe.metrics.literal_attacks import threshold_accuracy
 
 SETTINGS = {"feature": "confidence", "repetitions": 5, "exchanged": None, "seed": 0}
 LABELS = np.repeat([0, 1, 2], 12)

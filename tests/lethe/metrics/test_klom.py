@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import lethe.metrics.outputs.klom as module
-from benchmarks.metrics import literal
 from lethe.metrics.outputs.klom import binned_divergence, klom, klom_closed
+from tests.lethe.metrics import literal
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from benchmarks.metrics.literal_attacks import lira_online
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.membership.lira import lira, online_scores
+from tests.lethe.metrics.literal_attacks import lira_online
 
 
 def draw(seed: int, shift: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from benchmarks.metrics.literal_attacks import correctness_memberships
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.membership.ulira import State, ulira
 from lethe.metrics.membership.ulira_correctness import membership_probabilities, ulira_correctness
+from tests.lethe.metrics.literal_attacks import correctness_memberships
 
 SHAPE = (6, 2, 5)
 

@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.metrics.literal_attacks import ulira_ratios
 from lethe.metrics.attacks.likelihood_attack import balanced_accuracy, held_out_ratios
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.membership.ulira_split import ulira_split
+from tests.lethe.metrics.literal_attacks import ulira_ratios
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -4,10 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks.metrics.literal_attacks import umia_scores
 from lethe.metrics.attacks.scalar_attack import split_accuracies, stratified_splits
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.membership.umia import forget_test_attack, held_out_accuracies, shuffled
+from tests.lethe.metrics.literal_attacks import umia_scores
 
 SEEDS = st.integers(0, 2**32 - 1)
 

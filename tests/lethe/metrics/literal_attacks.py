@@ -1,6 +1,6 @@
 """The attacks as their authors' programs formulate them: one model, example and value after another.
 
-Oracles of tests and the yardstick of `benchmarks.metrics.attack_speed`; written for likeness, not for use.
+What tests compare with; written for likeness, not for use.
 """
 
 from collections.abc import Sequence
