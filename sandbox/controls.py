@@ -28,7 +28,7 @@ class Control(StrEnum):
 BASELINE_CONTROLS = frozenset(
     {Control.BOUNDARY, Control.NO_NETWORK, Control.SYSTEM_CALLS, Control.NOT_ROOT, Control.SCRATCH}
 )
-# What a competition with hidden data and strangers should ask for. gVisor counts no processes: bubblewrap alone has it.
+# What a competition with hidden data and strangers should ask for.
 STRICT_CONTROLS = BASELINE_CONTROLS | {Control.RUN_ISOLATION, Control.MEMORY_GROUP, Control.PROCESS_GROUP}
 # What an operator may ask for by name.
 REQUIRED = {"baseline": BASELINE_CONTROLS, "strict": STRICT_CONTROLS}
@@ -38,9 +38,9 @@ _GROUPS = (
     "DelegateSubgroup=worker, or in a container with its own writable /sys/fs/cgroup"
 )
 _HOW_TO_GET = {
-    Control.BOUNDARY: "choose the back-end 'bubblewrap' or 'runsc'",
-    Control.NO_NETWORK: "choose the back-end 'bubblewrap' or 'runsc'",
-    Control.SYSTEM_CALLS: "choose the back-end 'bubblewrap' or 'runsc', on x86_64 or aarch64",
+    Control.BOUNDARY: "choose the back-end 'bubblewrap'",
+    Control.NO_NETWORK: "choose the back-end 'bubblewrap'",
+    Control.SYSTEM_CALLS: "choose the back-end 'bubblewrap', on x86_64 or aarch64",
     Control.NOT_ROOT: "start the worker as an ordinary user, or as root with a free user slot",
     Control.RUN_ISOLATION: "set isolation = 'run' in the policy; 'shard' is weaker, for accelerators",
     Control.SCRATCH: "choose the back-end 'bubblewrap'",

@@ -1,18 +1,16 @@
 """Which protections a back-end gives on this host: known before any sandbox is started."""
 
 import os
-from collections.abc import Callable
 
-from sandbox.backends.base import Backend
 from sandbox.backends.bubblewrap import Bubblewrap
 from sandbox.backends.plain import Plain
-from sandbox.backends.runsc import Runsc
 from sandbox.cgroups import GroupRoots, find_roots
 from sandbox.controls import Control, Controls
 from sandbox.policy import Isolation
 from sandbox.uid_slots import FIRST_SLOT_UID
 
-BACKENDS: dict[str, Callable[[], Backend]] = {"bubblewrap": Bubblewrap, "runsc": Runsc, "plain": Plain}
+Backend = Bubblewrap | Plain
+BACKENDS: dict[str, type[Backend]] = {"bubblewrap": Bubblewrap, "plain": Plain}
 
 
 def host_controls(backend: str, *, isolation: Isolation = Isolation.RUN) -> Controls:
@@ -34,13 +32,13 @@ def controls_for(backend: Backend, *, roots: GroupRoots, slot_uid: int | None, i
     """Return what stands with these control groups. slot_uid: whom root drops to, None where nobody drops."""
     group = f"cgroup-v{roots.version}"
     in_group = roots.controllers
-    uid = backend.kernel_uid() if slot_uid is None else slot_uid
+    uid = os.geteuid() if slot_uid is None else slot_uid
     achieved = set(backend.controls)
     conditional = {
         Control.NOT_ROOT: uid != 0,
         Control.RUN_ISOLATION: isolation is Isolation.RUN and bool(achieved),
         Control.MEMORY_GROUP: "memory" in in_group,
-        Control.PROCESS_GROUP: "pids" in in_group and backend.name != "runsc",
+        Control.PROCESS_GROUP: "pids" in in_group,
     }
     return Controls(
         backend=backend.name,

@@ -18,7 +18,8 @@ from typing import Any, Self
 from lethe.runtime.sent_names import WARNING
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from sandbox.anonymous_view import NeutralView, remove_left_views
-from sandbox.backends.base import Link, StartRequest
+from sandbox.backends.base import StartRequest
+from sandbox.backends.zygote_link import ZygoteLink
 from sandbox.cgroup_registry import keep_record, remove_recorded_leftovers
 from sandbox.cgroups import GroupRoots, RunGroup, find_roots, remove_leftovers
 from sandbox.controls import Controls, MissingControls, missing_controls
@@ -77,7 +78,7 @@ class Sandbox:
         remove_recorded_leftovers()
         keep_record(self._roots)
         self._backend = BACKENDS[spec.backend]()
-        self._link: Link | None = None
+        self._link: ZygoteLink | None = None
         self._kept: tuple[tuple[object, ...], RunProcess] | None = None
         self._runs = 0
         self._view: NeutralView | None = None
@@ -193,8 +194,7 @@ class Sandbox:
     def _new_group(self) -> RunGroup | None:
         if not self._roots.version:
             return None
-        policy = self._backend.group_policy(self._spec.policy)
-        return RunGroup(self._roots, policy, name=f"{id(self):x}-{self._runs}")
+        return RunGroup(self._roots, self._spec.policy, name=f"{id(self):x}-{self._runs}")
 
     @staticmethod
     def _key(request: RunRequest, code: str) -> tuple[object, ...]:
@@ -256,7 +256,7 @@ class Sandbox:
             return FrameReader(self._layout)
         return CheckpointReader(self._layout, request.notebook, max_abs_weight=self._spec.policy.max_abs_weight)
 
-    def _living_link(self) -> Link:
+    def _living_link(self) -> ZygoteLink:
         if self._link is not None and self._link.is_alive:
             return self._link
         self._give_up_link()

@@ -105,10 +105,7 @@ class RunPolicy:
 
     @property
     def process_cpu_s(self) -> float:
-        """Processor seconds after which the kernel ends a process: for what the host's own measure misses.
-
-        Behind gVisor they hold the start of the interpreter too.
-        """
+        """Processor seconds after which the kernel ends a process: for what the host's own measure misses."""
         return max(self.cpu_allowance_s, self.wall_time_s * max(2, self.threads))
 
     def to_dict(self) -> dict[str, Any]:

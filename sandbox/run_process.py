@@ -10,7 +10,8 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from sandbox.backends.base import Link, RunPipes
+from sandbox.backends.base import RunPipes
+from sandbox.backends.zygote_link import ZygoteLink
 from sandbox.cgroups import RunGroup
 from sandbox.frame_reader import FrameReader
 from sandbox.pidfd import ProcessHandle
@@ -21,7 +22,9 @@ _EXIT_TIMEOUT_S = 30.0
 NOT_EXITED: Final[Mapping[str, Any]] = {"exit_code": None, "signal": None, "cpu_s": 0.0, "max_rss_kib": 0}
 
 
-def start_process(link: Link, message: dict[str, Any], *, policy: RunPolicy, group: RunGroup | None) -> "RunProcess":
+def start_process(
+    link: ZygoteLink, message: dict[str, Any], *, policy: RunPolicy, group: RunGroup | None
+) -> "RunProcess":
     """Make a process for a run and put its limits around it; it waits at its gate. Takes the group over."""
     with contextlib.ExitStack() as stack:
         if group is not None:
@@ -42,7 +45,7 @@ class RunProcess:
 
     def __init__(
         self,
-        link: Link,
+        link: ZygoteLink,
         pipes: RunPipes,
         handle: ProcessHandle,
         *,

@@ -126,7 +126,7 @@ class Settings(BaseSettings):
     keep_unused_datasets_days: int = Field(
         default=30, ge=0, description="age from which an uploaded dataset that no competition uses goes; 0: never"
     )
-    sandbox_backend: Literal["bubblewrap", "runsc", "plain"] = Field(
+    sandbox_backend: Literal["bubblewrap", "plain"] = Field(
         default="bubblewrap", description="what confines participants' code; plain only in tests"
     )
     sandbox_required: Literal["baseline", "strict"] = Field(

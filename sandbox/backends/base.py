@@ -1,14 +1,12 @@
 """What the launcher asks of a back-end: start a zygote behind a boundary, with one socket to it."""
 
 import os
-from collections.abc import Callable, Mapping
+import socket
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
 
 import lethe
 import sandbox
-from sandbox.controls import Control
 from sandbox.environments import Environment, own_environment
 from sandbox.policy import RunPolicy
 
@@ -34,78 +32,18 @@ class StartRequest:
     environment: Environment = field(default_factory=own_environment)
 
 
-class Gate(Protocol):
-    """The host's way of telling a waiting run to go on."""
-
-    def sendall(self, message: bytes, /) -> None: ...
-
-    def close(self) -> None: ...
-
-
 @dataclass(frozen=True)
 class RunPipes:
     """The host's ends of one run's pipes."""
 
     frame_fd: int
     log_fd: int
-    gate: Gate
+    gate: socket.socket
 
     def close(self) -> None:
         os.close(self.frame_fd)
         os.close(self.log_fd)
         self.gate.close()
-
-
-class Link(Protocol):
-    """A started back-end, which makes one process at a time for a run. Not shared between threads."""
-
-    @property
-    def ready(self) -> Mapping[str, Any]:
-        """What it said when it had started."""
-        ...
-
-    @property
-    def uid(self) -> int | None:
-        """The slot's user that root dropped to, if it did."""
-        ...
-
-    @property
-    def is_alive(self) -> bool: ...
-
-    def fork(self, message: dict[str, Any]) -> RunPipes:
-        """Ask for one run; it waits at its gate."""
-        ...
-
-    def wait_at_gate(self, pipes: RunPipes, *, admit: Callable[[int], None]) -> int:
-        """Return the run's process id on the host; `admit` puts it under the host's limits before it goes on."""
-        ...
-
-    def wait_for_exit(self, *, timeout_s: float) -> Mapping[str, Any]:
-        """Return how the run ended, once all its processes are gone."""
-        ...
-
-    def close(self, *, keeps_template: bool = False) -> None:
-        """End all of it. keeps_template: this thread's next sandbox may start from the same template."""
-        ...
-
-
-class Backend(Protocol):
-    """One kind of boundary."""
-
-    name: str
-    controls: frozenset[Control]  # those that it gives by itself, wherever it runs
-
-    def kernel_uid(self) -> int:
-        """Whom the kernel takes a run for, where no slot's user is dropped to."""
-        ...
-
-    def group_policy(self, policy: RunPolicy) -> RunPolicy:
-        """Return the limits of a run's control group: the policy's, and what the boundary itself needs."""
-        ...
-
-    def connect(self, request: StartRequest) -> Link:
-        """Start it. Raises BackendUnavailable or ZygoteFailed."""
-        ...
 
 
 def guest_environment(policy: RunPolicy) -> dict[str, str]:

@@ -46,12 +46,6 @@ class Bubblewrap:
         {Control.BOUNDARY, Control.NO_NETWORK, Control.SYSTEM_CALLS, Control.SCRATCH}
     )
 
-    def kernel_uid(self) -> int:
-        return os.geteuid()
-
-    def group_policy(self, policy: RunPolicy) -> RunPolicy:
-        return policy
-
     def connect(self, request: StartRequest) -> ZygoteLink:
         drops_root = os.geteuid() == 0
         with ExitStack() as stack:

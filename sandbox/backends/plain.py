@@ -14,7 +14,6 @@ from sandbox.backends.base import StartRequest, View, guest_environment
 from sandbox.backends.zygote_link import ZygoteLink, connect
 from sandbox.controls import Control
 from sandbox.errors import BackendUnavailable
-from sandbox.policy import RunPolicy
 from sandbox.uid_slots import Slot
 
 
@@ -23,12 +22,6 @@ class Plain:
 
     name = "plain"
     controls: frozenset[Control] = frozenset()
-
-    def kernel_uid(self) -> int:
-        return os.geteuid()
-
-    def group_policy(self, policy: RunPolicy) -> RunPolicy:
-        return policy
 
     def connect(self, request: StartRequest) -> ZygoteLink:
         if request.policy.libraries:

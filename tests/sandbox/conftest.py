@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -123,24 +122,3 @@ def original(stage: Path) -> Iterator[MakeOriginal]:
 
 
 WHOLE_SUITE = bool(os.environ.get("LETHE_TEST_WHOLE_SUITE"))
-_NO_RUNSC = shutil.which("runsc") is None or os.geteuid() != 0
-
-
-@pytest.fixture(
-    scope="session",
-    params=[
-        "bubblewrap",
-        pytest.param(
-            "runsc",
-            marks=[
-                pytest.mark.slow,
-                pytest.mark.skipif(_NO_RUNSC, reason="gVisor needs runsc (apt-get install runsc) and root"),
-                # Each run imports torch again, a quarter of a minute.
-                pytest.mark.skipif(not WHOLE_SUITE, reason="half an hour: ask with LETHE_TEST_WHOLE_SUITE=1"),
-            ],
-        ),
-    ],
-)
-def backend(request: pytest.FixtureRequest) -> str:
-    """Each back-end that has a boundary."""
-    return str(request.param)

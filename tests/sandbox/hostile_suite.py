@@ -21,9 +21,7 @@ from pathlib import Path
 from sandbox.policy import RunPolicy
 
 FOLDER = Path(__file__).parent / "hostile"
-FIRST_LINE = re.compile(
-    r"# Tries to (?P<attempt>.+)\. Must end in: (?P<outcomes>[a-z|-]+)(; behind gVisor: (?P<behind_gvisor>[a-z|-]+))?\n"
-)
+FIRST_LINE = re.compile(r"# Tries to (?P<attempt>.+)\. Must end in: (?P<outcomes>[a-z|-]+)\n")
 CANARY_SOCKET = b"\0lethe-canary"
 CANARY_PORT = 47113
 # One or more of each kind, for every further way of running them.
@@ -59,20 +57,11 @@ Runner = Callable[[Path], str]
 
 @dataclass(frozen=True)
 class Attack:
-    """One hostile submission and the outcomes that its first line allows.
-
-    behind_gvisor: those on the back-end runsc, where it names others. There a call reaches a kernel that is a program
-    of the run's own, with its own devices and locks; it counts neither files nor processes, and holds the frame open.
-    """
+    """One hostile submission and the outcomes that its first line allows."""
 
     path: Path
     attempt: str
     outcomes: frozenset[str]
-    behind_gvisor: frozenset[str]
-
-    def outcomes_on(self, backend: str) -> frozenset[str]:
-        """What it may end in on a back-end."""
-        return self.behind_gvisor if backend == "runsc" else self.outcomes
 
 
 def attacks() -> list[Attack]:
@@ -84,13 +73,7 @@ def _read(path: Path) -> Attack:
     found = FIRST_LINE.match(path.read_text(encoding="utf-8"))
     if found is None:
         raise ValueError(f"{path.name} must begin with '# Tries to ... . Must end in: ...'")
-    behind_gvisor = found["behind_gvisor"] or found["outcomes"]
-    return Attack(
-        path=path,
-        attempt=found["attempt"],
-        outcomes=frozenset(found["outcomes"].split("|")),
-        behind_gvisor=frozenset(behind_gvisor.split("|")),
-    )
+    return Attack(path=path, attempt=found["attempt"], outcomes=frozenset(found["outcomes"].split("|")))
 
 
 @contextmanager

@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 
-from sandbox.backends.base import StartRequest
-from sandbox.backends.runsc import Runsc
-from sandbox.errors import BackendUnavailable
 from sandbox.guest.driver_view import driver_files
 from sandbox.launcher import Launcher, RunRequest, SandboxSpec
 from sandbox.policy import DRIVER_FOLDER, Mount
@@ -90,12 +87,6 @@ def test_it_may_do_what_the_drivers_start_needs(seen: dict[str, Any]) -> None:
     assert seen["thread"] == "cuda"
     assert seen["memory file"]
     assert DRIVER_FOLDER in seen["loader"].split(":")
-
-
-def test_back_end_without_devices_refuses_a_device(split: Path, stage: Path) -> None:
-    policy = replace(TEST_POLICY, devices=("/dev/null",))
-    with pytest.raises(BackendUnavailable, match="for a GPU choose the back-end 'bubblewrap'"):
-        Runsc().connect(StartRequest(data_dir=split, stage_dir=stage, policy=policy))
 
 
 def make_proc(folder: Path) -> Path:

@@ -1,18 +1,16 @@
 """Runs with original models of their own: each starts from its own, and finds no other."""
 
 import shutil
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file, save_file
 
 from sandbox.errors import InvalidRequest
-from sandbox.launcher import Launcher, RunRequest, Sandbox, SandboxSpec
+from sandbox.launcher import RunRequest, Sandbox
 from sandbox.notebook_stream import NotebookRun
 
-from .conftest import GOOD, TEST_POLICY, MakeOriginal, write_submission
+from .conftest import GOOD, MakeOriginal, write_submission
 
 UNCHANGED = "def unlearning(net, retain, forget, validation): pass\n"
 LOOK = """
@@ -35,29 +33,18 @@ def unlearning(net, retain, forget, validation):
 """
 
 
-@pytest.fixture
-def either(backend: str, sandbox: Sandbox, split: Path, stage: Path) -> Iterator[Sandbox]:
-    """A sandbox of each back-end that has a boundary."""
-    if backend == "bubblewrap":
-        yield sandbox
-        return
-    policy = replace(TEST_POLICY, wall_time_s=120)
-    with Launcher(SandboxSpec(data_dir=split, stage_dir=stage, policy=policy, backend=backend)).start() as started:
-        yield started
-
-
-def test_each_run_gets_exactly_its_own_original(either: Sandbox, stage: Path, original: MakeOriginal) -> None:
+def test_each_run_gets_exactly_its_own_original(sandbox: Sandbox, stage: Path, original: MakeOriginal) -> None:
     folder = write_submission(stage, "unchanged", UNCHANGED)
     files = [original(index) for index in range(3)]
-    results = [either.run(RunRequest(code_dir=folder, run=run, original=path)) for run, path in enumerate(files)]
+    results = [sandbox.run(RunRequest(code_dir=folder, run=run, original=path)) for run, path in enumerate(files)]
     assert [result.weights for result in results] == [path.read_bytes() for path in files], results[0].verdict
     assert len({result.weights for result in results}) == 3
 
 
-def test_run_sees_only_its_own_original(either: Sandbox, stage: Path, original: MakeOriginal) -> None:
+def test_run_sees_only_its_own_original(sandbox: Sandbox, stage: Path, original: MakeOriginal) -> None:
     folder = write_submission(stage, "looks", LOOK)
     own, _other = original(0), original(1)
-    result = either.run(RunRequest(code_dir=folder, original=own, kind="sample"))
+    result = sandbox.run(RunRequest(code_dir=folder, original=own, kind="sample"))
     assert result.weights == own.read_bytes(), result.log
     sets = ["forget", "retain", "validation"]
     data = sorted(["network.json", "original_model.safetensors", *(f"{name}.safetensors" for name in sets)])

@@ -6,13 +6,14 @@ import subprocess
 import sys
 
 import pytest
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
 from lethe.errors import HostFault, InvalidInput
 from server.config import Settings, get_settings
 from server.embedded.instance import _listen
-from server.environment import unknown_variables
+from server.environment import describe_wrong_values, unknown_variables
 
 
 @pytest.mark.parametrize(
@@ -91,3 +92,10 @@ def test_commands_take_home_host_and_port(command):
         assert option in shown
     refused = CliRunner().invoke(build_app(), [command, "--port", "99999"])
     assert refused.exit_code == 2
+
+
+def test_back_end_that_is_gone_is_refused_with_those_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LETHE_SANDBOX_BACKEND", "runsc")
+    with pytest.raises(ValidationError) as refused:
+        Settings()
+    assert describe_wrong_values(refused.value) == "LETHE_SANDBOX_BACKEND=runsc: Input should be 'bubblewrap' or 'plain'"

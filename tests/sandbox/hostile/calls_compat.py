@@ -1,4 +1,4 @@
-# Tries to use other tables of calls, each way in a child. Must end in: weights; behind gVisor: exception
+# Tries to use other tables of calls, each way in a child. Must end in: weights
 import ctypes
 import mmap
 import os

@@ -1,4 +1,4 @@
-# Tries to call through the 32-bit table, whose numbers mean other calls. Must end in: killed; behind gVisor: exception
+# Tries to call through the 32-bit table, whose numbers mean other calls. Must end in: killed
 import ctypes
 import mmap
 

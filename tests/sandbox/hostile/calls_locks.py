@@ -1,4 +1,4 @@
-# Tries to lock a file of the host's, for a run beside it to see. Must end in: weights; behind gVisor: exception
+# Tries to lock a file of the host's, for a run beside it to see. Must end in: weights
 import fcntl
 import struct
 

@@ -1,4 +1,4 @@
-# Tries to nest folders without end. Must end in: disk-limit|exception; behind gVisor: time-limit|timeout|exception
+# Tries to nest folders without end. Must end in: disk-limit|exception
 def unlearning(net, retain, forget, validation):
     import os
 

@@ -1,4 +1,4 @@
-# Tries to use up the host's inodes. Must end in: disk-limit; behind gVisor: time-limit|timeout|disk-limit|out-of-memory
+# Tries to use up the host's inodes. Must end in: disk-limit
 def unlearning(net, retain, forget, validation):
     for number in range(1_000_000):
         open("/tmp/" + str(number), "wb").close()

@@ -1,4 +1,4 @@
-# Tries to open disks, memory and the kernel's log. Must end in: weights; behind gVisor: idle
+# Tries to open disks, memory and the kernel's log. Must end in: weights
 def unlearning(net, retain, forget, validation):
     for path in [
         "/dev/mem",

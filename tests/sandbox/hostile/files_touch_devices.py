@@ -1,4 +1,4 @@
-# Tries to write a message into the times of the host's device nodes. Must end in: weights; behind gVisor: exception
+# Tries to write a message into the times of the host's device nodes. Must end in: weights
 import os
 
 

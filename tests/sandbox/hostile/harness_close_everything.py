@@ -1,4 +1,4 @@
-# Tries to close every descriptor. Must end in: no-weights; behind gVisor: time-limit|timeout
+# Tries to close every descriptor. Must end in: no-weights
 def unlearning(net, retain, forget, validation):
     import os
 

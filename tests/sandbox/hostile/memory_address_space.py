@@ -1,4 +1,4 @@
-# Tries to reserve the whole address space. Must end in: out-of-memory|exception; behind gVisor: weights
+# Tries to reserve the whole address space. Must end in: out-of-memory|exception
 def unlearning(net, retain, forget, validation):
     import mmap
 

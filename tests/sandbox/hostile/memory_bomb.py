@@ -1,4 +1,4 @@
-# Tries to use up the host's memory. Must end in: out-of-memory; behind gVisor: out-of-memory|time-limit|timeout
+# Tries to use up the host's memory. Must end in: out-of-memory
 def unlearning(net, retain, forget, validation):
     kept = []
     while True:

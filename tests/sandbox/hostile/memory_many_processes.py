@@ -1,4 +1,4 @@
-# Tries to use memory in many processes. Must end in: out-of-memory; behind gVisor: out-of-memory|time-limit|timeout
+# Tries to use memory in many processes. Must end in: out-of-memory
 def unlearning(net, retain, forget, validation):
     import os
     import time

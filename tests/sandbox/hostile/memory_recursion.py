@@ -1,4 +1,4 @@
-# Tries to overflow the stack. Must end in: out-of-memory|exception|killed; behind gVisor: time-limit|timeout|killed
+# Tries to overflow the stack. Must end in: out-of-memory|exception|killed
 def unlearning(net, retain, forget, validation):
     import sys
 

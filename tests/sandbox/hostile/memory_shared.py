@@ -1,4 +1,4 @@
-# Tries to use memory that no process owns. Must end in: out-of-memory; behind gVisor: out-of-memory|time-limit|timeout
+# Tries to use memory that no process owns. Must end in: out-of-memory
 def unlearning(net, retain, forget, validation):
     import mmap
     import time

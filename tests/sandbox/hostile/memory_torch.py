@@ -1,4 +1,4 @@
-# Tries to use up memory through torch. Must end in: out-of-memory; behind gVisor: out-of-memory|time-limit|timeout
+# Tries to use up memory through torch. Must end in: out-of-memory
 def unlearning(net, retain, forget, validation):
     import torch
 

@@ -182,7 +182,7 @@ def test_host_that_would_take_a_runs_core_dump_is_told(
     assert finding.state == state
     assert advice in finding.fix
     assert ("this shell" in f"{finding.found} {finding.fix}") == (not pattern.startswith("@"))
-    other_kernel = bare.model_copy(update={"sandbox_backend": "runsc"})
+    other_kernel = bare.model_copy(update={"sandbox_backend": "plain"})
     assert doctor._core_dumps(other_kernel).state == "ok"
 
 
