@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-LR = 0.3  # lethe: tune LR = log(1e-3, 0.5)
+LR = 0.15  # lethe: tune LR = log(1e-3, 0.5)
 WEIGHT_DECAY = 1e-3  # lethe: tune WEIGHT_DECAY = log(1e-5, 1e-1)
 EPOCHS = 3
 

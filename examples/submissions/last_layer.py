@@ -5,7 +5,7 @@ from torch import nn
 
 LR = 0.1  # lethe: tune LR = log(1e-3, 1)
 WEIGHT_DECAY = 1.6e-5  # lethe: tune WEIGHT_DECAY = log(1e-5, 1e-1)
-EPOCHS = 4
+EPOCHS = 5
 
 
 def unlearning(net, retain_loader, forget_loader, val_loader):

@@ -6,7 +6,7 @@ from torch import nn
 SHARE = 0.65  # of each weight matrix, its smallest entries  # lethe: tune SHARE = uniform(0.3, 0.98)
 LR = 0.15  # lethe: tune LR = log(1e-3, 0.5)
 WEIGHT_DECAY = 1.3e-3  # lethe: tune WEIGHT_DECAY = log(1e-5, 1e-1)
-EPOCHS = 5
+EPOCHS = 4
 
 
 def unlearning(net, retain_loader, forget_loader, val_loader):

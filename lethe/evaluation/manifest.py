@@ -79,6 +79,12 @@ class Manifest(_Part):
         found: float | None = values.get("fastest_cpu_s", values.get("retraining_cpu_s"))
         return found
 
+    @property
+    def plain_retraining_cpu_s(self) -> float | None:
+        """Processor seconds of retraining in the plain loop; None where they were not measured."""
+        found: float | None = self.steps["timing"].values.get("retraining_cpu_s")
+        return found
+
     @classmethod
     def read(cls, split_dir: Path) -> Self:
         """Return the manifest of a prepared split. Raises SplitNotPrepared or DamagedSplit."""

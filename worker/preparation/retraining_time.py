@@ -28,6 +28,7 @@ TRIES, MOST_OF_OTHERS = 2, 0.25  # at a first measurement; of the machine's proc
 REPEATS = 3  # of which the least counts: other work on the machine only ever adds
 LONGEST_S = 30.0  # of a retraining that is longer, some epochs are measured
 GUARD_S = 600.0
+FAR_QUICKER = 4.0  # times as quick as the plain loop: then that loop in the sandbox is not the fastest either
 NOTHING = "def unlearning(net, retain_loader, forget_loader, val_loader):\n    pass\n"
 RETRAINING = """
 import json
@@ -177,11 +178,14 @@ def _measured(measurement: _Measurement, competition: CompetitionFile, manifest:
     recipe, time_s = competition.training, manifest.retraining_time_s
     epochs = max(1, min(recipe.epochs, round(recipe.epochs * LONGEST_S / max(time_s, 1e-9))))
     start_s = measurement.cpu_s("nothing", {"submission.py": NOTHING}, repeats=REPEATS)
+    fastest_s, plain_s = manifest.fastest_retraining_s, manifest.plain_retraining_cpu_s
+    if fastest_s is not None and plain_s is not None and FAR_QUICKER * fastest_s <= plain_s:
+        return RetrainingCost(time_s, fastest_s, round(start_s, 4))
     files = {"submission.py": RETRAINING, "recipe.json": recipe_as_json(recipe, epochs=epochs)}
     whole_s = measurement.cpu_s("retraining", files, repeats=REPEATS if time_s < LONGEST_S / 10 else 1)
     cpu_s = max(whole_s - start_s, 1e-3) * recipe.epochs / epochs
-    if manifest.fastest_retraining_s is not None:
-        cpu_s = min(cpu_s, manifest.fastest_retraining_s)
+    if fastest_s is not None:
+        cpu_s = min(cpu_s, fastest_s)
     return RetrainingCost(time_s, round(cpu_s, 4), round(start_s, 4))
 
 

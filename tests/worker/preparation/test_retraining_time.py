@@ -84,12 +84,19 @@ def test_load_counts_what_others_compute() -> None:
 
 
 def test_fastest_retraining_known_is_what_counts(tmp_path: Path, split: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    takes = {"nothing": 0.5, "retraining": 3.5}
-    monkeypatch.setattr(retraining_time._Measurement, "cpu_s", lambda _self, name, _files, *, repeats: takes[name])
-    for stacked_s, expected in ((0.2, 0.2), (4.0, 3.0)):
+    takes, asked = {"nothing": 0.5, "retraining": 3.5}, []
+
+    def cpu_s(_self: object, name: str, _files: dict[str, str], *, repeats: int) -> float:
+        asked.append(name)
+        return takes[name]
+
+    monkeypatch.setattr(retraining_time._Measurement, "cpu_s", cpu_s)
+    for stacked_s, expected in ((0.2, 0.2), (4.0, 3.0), (2.0, 2.0)):
+        asked.clear()
         manifest = measured(retraining_time_s=1.0, retraining_cpu_s=5.0, fastest_cpu_s=stacked_s)
         cost = measure_retraining_cost(Settings(home=tmp_path), split, competition(training=EPOCHS), manifest)
         assert cost == RetrainingCost(1.0, cpu_s=expected, start_cpu_s=0.5)
+        assert ("retraining" in asked) is (stacked_s > 1.25), "a loop that is known to be far slower is not run"
 
 
 def test_gpu_and_failed_measurement_leave_processor_time_unknown(
