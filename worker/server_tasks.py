@@ -89,8 +89,15 @@ def sweep_lost(*, by_beat: bool = False) -> None:
         )
         split_leases.sweep(session, at, max_attempts=settings.max_attempts)
         lost_splits = split_leases.forgotten(session, at)
-        model_shard_leases.sweep(session, at, max_attempts=settings.max_attempts, resent_after=resent_after)
-        preparation_turns.tell(session, settings)
+        turns = preparation_turns.find(session, settings)
+        model_shard_leases.sweep(
+            session,
+            at,
+            max_attempts=settings.max_attempts,
+            resent_after=resent_after,
+            submissions_wait=turns.submissions_wait,
+        )
+        preparation_turns.tell(session, turns)
         workers.note_silent(session)
         for each in find_unserved(session):
             log.error("no worker can do this", competition=each.slug, shards=each.shards, reason=each.reason)

@@ -42,9 +42,12 @@ def claimant() -> Claimant:
     return Claimant(get_context())
 
 
-def _heard_of() -> Heart:
-    """Return what reports that this process lives while it does what is no shard, which has a lease."""
-    return Heart(claimant().seen, every_s=REPORT_EVERY_S)
+@contextmanager
+def _heard_of() -> Iterator[None]:
+    """Report that this process lives while it does what is no shard, which has a lease."""
+    claimant().report()
+    with Heart(claimant().seen, every_s=REPORT_EVERY_S):
+        yield
 
 
 @contextmanager

@@ -33,8 +33,8 @@ class Decision(StrEnum):
 
 File = Annotated[Path, typer.Argument(help="A competition file (TOML).", exists=True, dir_okay=False)]
 Why = Annotated[str, typer.Option("--reason", help="Why; it is recorded in the audit log.")]
-Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until both splits are ready.")]
-AtOnce = Annotated[bool, typer.Option("--prepare", help="Prepare both splits, and wait until they are ready.")]
+Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until it can open, or both splits are checked.")]
+AtOnce = Annotated[bool, typer.Option("--prepare", help="Prepare the splits, and wait until it can open.")]
 FileOnly = Annotated[bool, typer.Option("--file-only", help="Do not look at the data, which is on another machine.")]
 Measure = Annotated[
     bool,
@@ -172,7 +172,7 @@ def reveal(server: Server, competition: Slug, reason: Why = "") -> None:
 
 
 def _prepared(client: LetheClient, slug: str, *, quiet: bool) -> JsonObject:
-    """Return the competition once both splits are ready or one has failed."""
+    """Return the competition once both splits are ready or one has failed; in a first preparation, once it can open."""
     with OverallProgress({"preparing both splits": 1.0}, quiet=quiet) as progress:
         while True:
             found = client.preparation(slug)
@@ -181,6 +181,8 @@ def _prepared(client: LetheClient, slug: str, *, quiet: bool) -> JsonObject:
             if states == {"ready"} or "failed" in states:
                 return found
             if found["state"] not in ("draft", "preparing"):
+                if all(split["state"] == "ready" for split in found["splits"] if split["visibility"] == "public"):
+                    return found
                 raise HostFault(f"{slug} is {found['state']}, but its splits are not ready")
             time.sleep(EVERY_S)
 

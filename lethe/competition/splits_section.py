@@ -57,6 +57,11 @@ class Splits(Section):
         description="images of the public sample, from the validation set; default: half of that, but 256 to 2048",
     )
     forget: ForgetSet = ForgetSet()
+    opens_with: Literal["public", "both"] = Field(
+        default="public",
+        description="splits that are prepared before the opening; of a large private split, the data and the original "
+        "model always are, and its other models follow while submissions run",
+    )
     recipes: Recipes | None = Field(
         default=None, description="retrained models of other recipes too, for the metric recipe_spread"
     )

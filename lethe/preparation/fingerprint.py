@@ -54,6 +54,7 @@ def training_recipe(competition: CompetitionFile) -> dict[str, Any]:
     recipe: dict[str, Any] = competition.model_dump(mode="json", include=parts)
     if recipe["training"]["mixing"] == "none":
         del recipe["training"]["mixing"]  # splits that were made before there was a choice stay what they are
+    del recipe["splits"]["opens_with"]
     del recipe["splits"]["recipes"]  # models of other recipes are added to a split; what it holds stays as it is
     if competition.task.kind != "image-classification":  # nor does the kind that all had
         recipe["task"] = competition.task.model_dump(mode="json")

@@ -17,7 +17,7 @@ from lethe.evaluation.model_outputs import Kind
 from lethe.preparation.preparation import Preparation
 from lethe.preparation.step_cache import OnProgress, Step, Workspace
 
-SHARE_FROM_S = 120.0  # of estimated work; below it, handing out shards would only add waiting
+SHARE_FROM_S = 10.0  # of estimated work; below it, handing out shards would only add waiting
 
 
 def prepare_split(

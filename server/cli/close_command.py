@@ -9,8 +9,9 @@ from pathlib import Path
 from rich.table import Table
 
 from lethe.cli.output import Terminal
+from lethe.cli.overall_progress import preparation_so_far
 from lethe.client.api import JsonObject, LetheClient
-from lethe.errors import HostFault
+from lethe.errors import HostFault, InvalidCompetitionFile
 from server.cli.seed_accounts import organiser_credentials
 from server.config import Settings
 from server.embedded.instance import is_running, running, url_of_running
@@ -54,13 +55,22 @@ def _wait_for_rescoring(organiser: LetheClient, slug: str) -> None:
                 return
             if state != RESCORING:
                 raise HostFault(f"{slug} is {state} again, since its end was changed meanwhile")
-            progress = organiser.get(f"/competitions/{slug}/rescoring")
-            status.update(f"re-scoring on the private split: {_progress_text(progress)}")
+            status.update(_progress_text(organiser, slug))
             time.sleep(0.5)
 
 
-def _progress_text(progress: JsonObject) -> str:
-    return f"{progress['runs_done']} of {progress['runs_total']} runs"
+def _progress_text(organiser: LetheClient, slug: str) -> str:
+    """Raises InvalidCompetitionFile where a split cannot be prepared."""
+    splits = organiser.preparation(slug)["splits"]
+    unfinished = [split for split in splits if split["state"] != "ready"]
+    for split in unfinished:
+        if split["state"] == "failed":
+            raise InvalidCompetitionFile(f"the {split['visibility']} split of {slug}: {split['error']}")
+    if unfinished:
+        share, words = preparation_so_far(unfinished)
+        return f"preparing: {share:.0%}, {words}"
+    progress = organiser.get(f"/competitions/{slug}/rescoring")
+    return f"re-scoring on the private split: {progress['runs_done']} of {progress['runs_total']} runs"
 
 
 def _print(slug: str, board: JsonObject, public: dict[str, int | None]) -> None:

@@ -14,12 +14,13 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.model_shards import ShardToMake
-from server.competitions import split_leases, stalled_preparations, stopped_preparations
+from lethe.competition.visibility import Visibility
+from server.competitions import service, split_leases, stalled_preparations, stopped_preparations
 from server.competitions.split_leases import SplitWork
-from server.competitions.stored_file import split_file
+from server.competitions.stored_file import split_file, stored_file
 from server.conditional_update import changes_one_row
-from server.db import database_time
-from server.models.competition import Competition, Split, SplitState
+from server.db import clock, database_time
+from server.models.competition import Competition, CompetitionState, Split, SplitState
 from server.models.model_shard import ModelShard, ModelShardState
 from server.queue import PREPARE_SHARD, PREPARE_SPLIT, RESENT_AFTER, send_after_commit
 from server.worker_facts import WorkerFacts, minor_version
@@ -53,6 +54,9 @@ def divide(
     if not split_leases.let_go(session, work, stage=stage, device=device, versions=versions):
         return False
     session.add_all(ModelShard(split_id=work.split_id, **vars(shard)) for shard in shards)
+    session.flush()
+    competition = session.get_one(Split, work.split_id).competition_id
+    service.note_prepared(session, session.get_one(Competition, competition))
     send_after_commit(session, PREPARE_SHARD, times=len(shards))
     return True
 
@@ -64,16 +68,42 @@ def claim(
     lease_s: float,
     competitions: Sequence[str] | None = None,
     organisers: Collection[str] | None = None,
+    submissions_wait: bool = False,
 ) -> ShardWork | None:
-    """Lease the first queued shard that the worker fits, or return None.
+    """Lease the first queued shard that the worker fits, or return None. Those of public splits come first.
 
     competitions: the slugs of the only competitions that the worker serves; None for all. organisers: the accounts
-    whose preparations may go on (preparation_turns.py); None for all.
+    whose preparations may go on (preparation_turns.py); None for all. submissions_wait: then a private split that is
+    not needed for long waits, too.
     """
-    fitting = [split.id for split in _divided(session, competitions, organisers) if _fits(facts, split)]
+    at = clock(session)
+    fitting = [split for split in _divided(session, competitions, organisers) if _fits(facts, split)]
+    needed = [split for split in fitting if not (submissions_wait and is_needed_later(session, split, at))]
+    public = [split.id for split in needed if split.visibility == Visibility.PUBLIC]
+    private = [split.id for split in needed if split.visibility != Visibility.PUBLIC]
+    shard = _lease_first(session, public, facts, lease_s=lease_s) or _lease_first(
+        session, private, facts, lease_s=lease_s
+    )
+    return None if shard is None else _work(session, shard)
+
+
+def is_needed_later(session: Session, split: Split, at: datetime) -> bool:
+    """Return whether nobody needs the split's models for long: a private one's before half of the time to the close."""
+    if split.visibility == Visibility.PUBLIC or not split.is_current:
+        return False
+    competition = session.get_one(Competition, split.competition_id)
+    if competition.state == CompetitionState.PREPARING and stored_file(competition).splits.opens_with == "both":
+        return False
+    return at < competition.opens_at + (competition.closes_at - competition.opens_at) / 2
+
+
+def _lease_first(session: Session, splits: Collection[str], facts: WorkerFacts, *, lease_s: float) -> ModelShard | None:
+    """Lease the first queued shard of these splits."""
+    if not splits:
+        return None
     first = (
         select(ModelShard.id)
-        .where(ModelShard.split_id.in_(fitting), ModelShard.state == ModelShardState.QUEUED.value)
+        .where(ModelShard.split_id.in_(splits), ModelShard.state == ModelShardState.QUEUED.value)
         .order_by(ModelShard.id)
         .limit(1)
         .with_for_update(skip_locked=True)
@@ -92,8 +122,7 @@ def claim(
         .returning(ModelShard)
     )
     options = {"synchronize_session": False, "populate_existing": True}
-    shard = session.scalars(statement, execution_options=options).one_or_none()
-    return None if shard is None else _work(session, shard)
+    return session.scalars(statement, execution_options=options).one_or_none()
 
 
 def heartbeat(session: Session, work: ShardWork, *, lease_s: float, models_done: float) -> bool:
@@ -150,10 +179,17 @@ def hand_over(session: Session, work: ShardWork) -> bool:
     return back
 
 
-def sweep(session: Session, at: datetime, *, max_attempts: int, resent_after: timedelta = RESENT_AFTER) -> int:
+def sweep(
+    session: Session,
+    at: datetime,
+    *,
+    max_attempts: int,
+    resent_after: timedelta = RESENT_AFTER,
+    submissions_wait: bool = False,
+) -> int:
     """Take back the shards whose worker is silent, and tell of those that nobody took, workers and organisers alike.
 
-    Return how many were lost.
+    submissions_wait: as `claim` has it. Return how many were lost.
     """
     expired = session.scalars(
         select(ModelShard).where(_in(ModelShardState.LEASED), ModelShard.lease_expires_at < at)
@@ -165,7 +201,9 @@ def sweep(session: Session, at: datetime, *, max_attempts: int, resent_after: ti
         .where(_in(ModelShardState.QUEUED), ModelShard.queued_at < at - resent_after)
     )
     send_after_commit(session, PREPARE_SHARD, times=queued or 0)
-    stalled_preparations.notify(session, at)
+    waiting = _divided(session, None, None) if submissions_wait else ()
+    held_back = {split.id for split in waiting if is_needed_later(session, split, at)}
+    stalled_preparations.notify(session, at, held_back=held_back)
     return lost
 
 

@@ -74,9 +74,8 @@ def find(session: Session, settings: Settings, *, device: str | None = None) -> 
     return PreparationTurns(max(1, most), preparing, frozenset(organisers), over_time, waits)
 
 
-def tell(session: Session, settings: Settings) -> None:
+def tell(session: Session, turns: PreparationTurns) -> None:
     """Write into the stage of each split that nobody works on why that is so."""
-    turns = find(session, settings)
     idle = split_leases.is_in_nobodys_hands(clock(session))
     rows = session.execute(select(Split, Competition.created_by).join(Competition).where(idle)).all()
     for split, organiser in rows:

@@ -228,15 +228,26 @@ def prepare(
 
 
 def note_prepared(session: Session, competition: Competition) -> bool:
-    """Make a preparing competition ready once its splits are, of a task: all of its competition's. Return whether it
-    became so. Safe to run twice."""
+    """Make a preparing competition ready once it can open: its splits are ready, of a task all of its competition's.
+    Private ones may have their models to come, unless the file wants both splits. Return whether it became so. Safe to
+    run twice."""
     competition = repository.locked(session, competition.root_id)
     if competition.state != CompetitionState.PREPARING:
         return False
-    if any(split.state != SplitState.READY for split in repository.splits(session, competition.id)):
+    splits = repository.splits(session, competition.id)
+    unfinished = [split for split in splits if split.state != SplitState.READY]
+    if any(not may_follow(session, split) for split in unfinished):
         return False
     lifecycle.move(session, competition, CompetitionState.READY, actor=None)
     return True
+
+
+def may_follow(session: Session, split: Split) -> bool:
+    """Return whether a split's models may be made after the opening: a private one's, of which the rest is there."""
+    if split.visibility != Visibility.PRIVATE or split.state != SplitState.PREPARING:
+        return False
+    file = stored_file(session.get_one(Competition, split.competition_id))
+    return file.splits.opens_with == "public" and bool(repository.model_shards(session, [split.id]))
 
 
 def open_now(session: Session, competition: Competition, *, actor: Account | None, reason: str = "") -> Competition:

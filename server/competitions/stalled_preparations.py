@@ -4,6 +4,7 @@ What began a split's models must make all of them (`model_shards.claim`). So one
 so in its stage, which every face shows.
 """
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from server.worker_facts import minor_version
 
 COMES_WITHIN = timedelta(minutes=1)  # messages go out every ten seconds; a worker that fits and is free takes one
 WAITS = "no {kind} worker comes: start one, or prepare --any-device"
+HELD_BACK = "waits: submissions go first"
 CHECKING = "checking every file"
 MEASURING = "checking every file, and measuring one retraining again"
 CHECK_WAITS = "no {device} worker comes to check every file: start one"
@@ -35,9 +37,10 @@ def check(split: Split, at: datetime, *, measure: bool = False) -> None:
     split.lease_expires_at = at - timedelta(seconds=1)  # over already, and since then in nobody's hands
 
 
-def notify(session: Session, at: datetime) -> None:
+def notify(session: Session, at: datetime, *, held_back: Collection[str] = ()) -> None:
     """Write into the stage of each split that only one kind of worker may take which kind it waits for, if none comes.
 
+    held_back: the splits whose models wait for submissions.
     A divided split's stage says that somebody makes it as soon as somebody does.
     """
     _tell_of_checks(session, at)
@@ -50,9 +53,11 @@ def notify(session: Session, at: datetime) -> None:
         waits = WAITS.format(kind=_kind(split))
         # Who is at another split's models comes to these afterwards.
         held = _kind(split) in at_work or (split.lease_expires_at is not None and split.lease_expires_at > at)
-        if not held and max(filter(None, (found.queued_at, found.finished_at))) < at - COMES_WITHIN:
+        if split.id in held_back and not found.n_held:
+            split.stage = HELD_BACK
+        elif not held and max(filter(None, (found.queued_at, found.finished_at))) < at - COMES_WITHIN:
             split.stage = waits
-        elif split.stage == waits:
+        elif split.stage in (waits, HELD_BACK):
             split.stage = training_stage(found.n_models, found.n_parts)
 
 

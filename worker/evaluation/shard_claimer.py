@@ -47,6 +47,11 @@ class Claimant:
                 if known == set(unreadable):
                     raise
 
+    def report(self) -> None:
+        """Say what this process is, if it has not done so of late: preparations are shared among those known."""
+        if not graceful_shutdown.is_asked():
+            self._context.database.retrying(self._report)
+
     def seen(self) -> bool:
         """Say that this process lives, while it does what is no shard. As a beat, it never stops the work."""
         with self._context.database.write() as session:
@@ -59,6 +64,13 @@ class Claimant:
             workers.report(session, self._context.facts, Fitting(()), state=WorkerState.STOPPED)
 
     def _claim(self, session: Session) -> ClaimedShard | None:
+        context, fit = self._context, self._report(session)
+        if fit is None:
+            return None
+        return leases.claim(session, worker=context.name, lease_s=context.settings.lease_s, splits=fit.splits)
+
+    def _report(self, session: Session) -> Fitting | None:
+        """Say which splits this worker fits, and return it; None for a worker that is cordoned."""
         context = self._context
         if cordoned := cordons.reason(session, context.name):
             self._tell(session, Fitting(()), state=WorkerState.DRAINING, detail=cordoned)
@@ -67,7 +79,7 @@ class Claimant:
         if missing := missing_here(context.settings):
             fit = Fitting((), dict.fromkeys((*fit.splits, *fit.refusals), " ".join(missing)))
         self._tell(session, fit)
-        return leases.claim(session, worker=context.name, lease_s=context.settings.lease_s, splits=fit.splits)
+        return fit
 
     def _tell(
         self, session: Session, fit: Fitting, *, state: WorkerState = WorkerState.ACTIVE, detail: str = ""

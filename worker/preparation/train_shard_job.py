@@ -39,6 +39,7 @@ def make_shard(context: WorkerContext) -> bool:
             lease_s=context.settings.lease_s,
             competitions=served,
             organisers=turns.admitted,
+            submissions_wait=turns.submissions_wait,
         )
     if work is None:
         return False

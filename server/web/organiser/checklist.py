@@ -72,11 +72,11 @@ def _checks(
         return [
             Check("The competition file is valid", ok=True),
             _of_end(competition, at),
-            *(_of_split(split, names) for split in splits if competition.state == S.PREPARING),
+            *(_of_split(session, split, names) for split in splits if competition.state == S.PREPARING),
         ]
     if competition.state == S.READY:
         return [
-            *(_of_split(split, names) for split in splits),
+            *(_of_split(session, split, names) for split in splits),
             _of_end(competition, at),
         ]
     if competition.state == S.OPEN:
@@ -91,17 +91,21 @@ def _checks(
                 detail="what came before the end counts" if unfinished else "",
             ),
             _of_unconfirmed(finals.count_unconfirmed(session, competition, Visibility.PUBLIC), Visibility.PUBLIC),
+            *(_of_split(session, split, names) for split in splits if split.state != SplitState.READY),
         ]
     return _of_rescoring(rescoring) if rescoring else []
 
 
-def _of_split(split: Split, names: Mapping[str, str]) -> Check:
+def _of_split(session: Session, split: Split, names: Mapping[str, str]) -> Check:
     detail = split.error or (_of_stage(split) if split.state == SplitState.PREPARING else "")
     if split.state == SplitState.PENDING:
         detail = detail or split.stage  # what a check of it waits for
-    is_ready = split.state == SplitState.READY
+    is_ready, called = split.state == SplitState.READY, f"{split.visibility} split{names.get(split.competition_id, '')}"
+    if competitions.may_follow(session, split):
+        text = f"The models of the {called} may follow after the opening; the close waits for them"
+        return Check(text, ok=True, detail=detail)
     return Check(
-        f"The {split.visibility} split{names.get(split.competition_id, '')} is {'' if is_ready else 'not '}prepared",
+        f"The {called} is {'' if is_ready else 'not '}prepared",
         ok=is_ready,
         detail=detail,
     )

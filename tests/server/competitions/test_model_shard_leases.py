@@ -12,7 +12,7 @@ from server.competitions import model_shard_leases, split_leases
 from server.competitions import stalled_preparations as waiting
 from server.competitions.model_shard_leases import ShardWork
 from server.competitions.split_leases import PreparedSplit, SplitWork
-from server.db import clock
+from server.db import clock, now
 from server.models.competition import Competition, Split, SplitState
 from server.models.model_shard import ModelShard, ModelShardState
 from server.web.organiser.checklist import checklist
@@ -289,3 +289,99 @@ def test_the_control_page_offers_what_the_waiting_split_needs(both: Instance, di
         steps = checklist(session, competition)
         assert steps.act == "prepare-on-any-device"
         assert any(check.detail.startswith("no cpu, torch 2.11 worker comes") for check in steps.checks)
+
+
+def divide_private(server: Instance) -> SplitWork:
+    with server.database.write() as session:
+        private = session.scalars(select(Split.id).where(Split.visibility == "private")).one()
+        work = split_leases.claim(session, private, lease_s=60)
+        assert work is not None
+        assert model_shard_leases.divide(session, work, SHARDS, device="cpu", versions=VERSIONS)
+    return work
+
+
+def make_public(server: Instance) -> None:
+    """Make the public split, divided or not."""
+    with server.database.write() as session:
+        public = session.scalars(select(Split).where(Split.visibility == "public")).one()
+        for shard in session.scalars(select(ModelShard).where(ModelShard.split_id == public.id)):
+            shard.state = ModelShardState.DONE.value
+        session.flush()
+        work = split_leases.claim(session, public.id, lease_s=60)
+        assert work is not None
+        assert split_leases.finish(session, work, PREPARED)
+
+
+def get_state(server: Instance) -> str:
+    with server.database.read() as session:
+        return session.scalars(select(Competition.state)).one()
+
+
+def set_competition(server: Instance, **values: object) -> None:
+    with server.database.write() as session:
+        competition = session.scalars(select(Competition)).one()
+        for name, value in values.items():
+            setattr(competition, name, value)
+
+
+def test_public_models_are_made_before_private_ones(both: Instance, olga: dict[str, str]) -> None:
+    assert olga
+    private = divide_private(both)
+    with both.database.write() as session:
+        public = session.scalars(select(Split.id).where(Split.visibility == "public")).one()
+        work = split_leases.claim(session, public, lease_s=60)
+        assert work is not None
+        assert model_shard_leases.divide(session, work, SHARDS, device="cpu", versions=VERSIONS)
+    order = [claimed(both).split_id for _ in (*SHARDS, *SHARDS)]
+    assert order == [public] * 3 + [private.split_id] * 3
+
+
+def test_competition_can_open_before_private_models_are_made(both: Instance, olga: dict[str, str]) -> None:
+    make_public(both)
+    assert get_state(both) == "preparing", "the private split's data could still be wrong"
+    work = divide_private(both)
+    assert get_state(both) == "ready"
+    with both.database.read() as session:
+        checks = checklist(session, session.scalars(select(Competition)).one()).checks
+    assert all(check.ok for check in checks if "private" in check.text)
+    assert both.client.post("/api/v1/competitions/digits/open", json={}, headers=olga).status_code == 200
+    for _ in SHARDS:
+        with both.database.write() as session:
+            assert model_shard_leases.close(session, claimed_in(session))
+    with both.database.write() as session:
+        finishing = split_leases.claim(session, work.split_id, lease_s=60)
+        assert finishing is not None
+        assert split_leases.finish(session, finishing, PREPARED)
+    assert get_split(both, work).state == SplitState.READY
+
+
+def wants_both(server: Instance) -> None:
+    with server.database.read() as session:
+        config = session.scalars(select(Competition.config)).one()
+    set_competition(server, config={**config, "splits": {**config["splits"], "opens_with": "both"}})
+
+
+def test_competition_that_wants_both_splits_waits_for_them(both: Instance, olga: dict[str, str]) -> None:
+    assert olga
+    wants_both(both)
+    make_public(both)
+    divide_private(both)
+    assert get_state(both) == "preparing"
+    with both.database.write() as session:
+        assert model_shard_leases.claim(session, facts(), lease_s=60, submissions_wait=True), "the opening waits for it"
+
+
+def test_private_models_wait_for_submissions_in_the_first_half(both: Instance, olga: dict[str, str]) -> None:
+    assert olga
+    make_public(both)
+    work = divide_private(both)
+    set_competition(both, opens_at=now() - timedelta(days=1), closes_at=now() + timedelta(days=2))
+    with both.database.write() as session:
+        assert model_shard_leases.claim(session, facts(), lease_s=60, submissions_wait=True) is None
+        model_shard_leases.sweep(
+            session, clock(session) + timedelta(seconds=100), max_attempts=3, submissions_wait=True
+        )
+    assert get_split(both, work).stage == "waits: submissions go first"
+    set_competition(both, opens_at=now() - timedelta(days=3))
+    with both.database.write() as session:
+        assert model_shard_leases.claim(session, facts(), lease_s=60, submissions_wait=True), "half of its time is over"

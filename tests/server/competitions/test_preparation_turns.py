@@ -109,11 +109,11 @@ def test_processor_time_of_the_day_is_summed_and_stops_the_next(server: Instance
         assert not preparation_turns.find(session, settings).why_not(organiser)
         preparation_turns.note_use(session, split.id, 1800.0)
         assert preparation_turns.find(session, settings).why_not(organiser) == TIME_USED
-        preparation_turns.tell(session, settings)
+        preparation_turns.tell(session, preparation_turns.find(session, settings))
         assert {each.stage for each in session.scalars(select(Split))} == {TIME_USED}
         session.execute(update(PreparationUse).values(day=datetime(2000, 1, 1, tzinfo=UTC).date()))
         assert not preparation_turns.find(session, settings).why_not(organiser), "a new day"
-        preparation_turns.tell(session, settings)
+        preparation_turns.tell(session, preparation_turns.find(session, settings))
         assert {each.stage for each in session.scalars(select(Split))} == {""}
 
 

@@ -161,7 +161,7 @@ def test_draft_that_would_open_at_once_says_so(
     visitor.post("/organise/new", {"text": text, "act": "create"})
     words = plain_text(visitor.get("/organise/second").text)
     assert ("Its opening time is past" in words) is warned
-    assert ("it opens at once when both splits are ready" in words) is warned
+    assert ("it opens as soon as it is prepared" in words) is warned
     visitor.post("/organise/second/move", {"act": "prepare"}, page="/organise/second")
     assert "it opens at once" not in visitor.get("/organise/second").text
 

@@ -1,11 +1,13 @@
 """What a process reports where it takes nothing, and what brings it back."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from server.competitions import preparation_turns
 from server.config import Settings
 from server.db import Database
 from server.models.worker import Worker, WorkerState
@@ -54,6 +56,18 @@ def test_quarantined_process_takes_work_only_after_its_canary(context: Any, monk
     assert not problems
     context.cooling.fault("again")
     assert context.cooling.is_quarantined, "one shard was its trial"
+
+
+def test_process_that_prepares_first_is_known_beforehand(context: Any) -> None:
+    """A preparation takes a share of the processes that are known: one that nobody knew was no process."""
+    with context.database.write() as session:
+        assert preparation_turns.find(session, context.settings).most == 1
+    for name in ("host-1", "host-2"):
+        context.facts = replace(FACTS, name=name)
+        context.name = name
+        Claimant(context).report()
+    with context.database.write() as session:
+        assert preparation_turns.find(session, context.settings).most == 2
 
 
 def test_process_of_a_cordoned_host_drains(context: Any) -> None:
