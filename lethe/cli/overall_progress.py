@@ -101,9 +101,7 @@ def preparation_so_far(splits: Sequence[JsonObject]) -> tuple[float, str]:
         for split in splits
         if split["state"] != "ready"
     ]
-    return sum(split["share_done"] for split in splits) / max(len(splits), 1), "; ".join(
-        words
-    ) or "both splits are ready"
+    return sum(split["share_done"] for split in splits) / max(len(splits), 1), "; ".join(words) or "ready"
 
 
 class _LeftColumn(TextColumn):

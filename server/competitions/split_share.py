@@ -1,31 +1,65 @@
 """How much of a split's preparation is done: by one worker, or by those that share its models."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.preparation_share import models_share, preparation_share
+from lethe.competition.visibility import Visibility
 from server.competitions import service
 from server.competitions.stored_file import stored_file
 from server.models.competition import Competition, Split, SplitState
 from server.models.model_shard import ModelShard, ModelShardState
+
+SURE_FROM = 0.02  # of the models: before that, a rate is chance
 
 
 def share_done(split: Split, file: CompetitionFile, *, shards: Sequence[ModelShard]) -> float:
     """Return a number from 0 to 1. shards: of the split's models, none where one worker makes all of it."""
     if split.state == SplitState.READY:
         return 1.0
+    if split.state == SplitState.PENDING:  # its stage says what it waits for
+        return 0.0
     live = [shard for shard in shards if shard.state != ModelShardState.CANCELLED]
     if live:
         return models_share(sum(shard.models_done for shard in live) / sum(shard.n_models for shard in live))
     return preparation_share(file, stage=split.stage, progress=split.progress)
 
 
-def share_of_competition(session: Session, competition: Competition) -> float:
-    """Return how much of all work on a competition's splits is done, 0 to 1."""
-    splits, file = service.splits(session, competition), stored_file(competition)
+def time_left_s(shards: Sequence[ModelShard], at: datetime) -> float | None:
+    """Return how long the models of these shards may take, if they go on as since the first was begun; None while too
+    few are made to tell, or there are none."""
+    live = [shard for shard in shards if shard.state != ModelShardState.CANCELLED]
+    total, done = sum(shard.n_models for shard in live), sum(shard.models_done for shard in live)
+    begun = [shard.claimed_at for shard in live if shard.claimed_at is not None]
+    if not begun or done < SURE_FROM * total:
+        return None
+    return (at - min(begun)).total_seconds() / done * (total - done)
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How much of what the opening waits for is done, 0 to 1, and how long the rest may take; None: not known yet."""
+
+    competition: Competition
+    share: float
+    left_s: float | None
+
+
+def opening_of(session: Session, competition: Competition, at: datetime) -> Opening:
+    """Return how far the preparation of a competition is that opens with its public splits, or with all."""
+    file = stored_file(competition)
+    opens_with = {each.slug: each.splits.opens_with for each in file.evaluated}
+    slugs = {each.id: each.slug for each in service.evaluated(session, [competition])}
+    splits = [
+        split
+        for split in service.splits(session, competition)
+        if split.visibility == Visibility.PUBLIC or opens_with[slugs[split.competition_id]] == "both"
+    ]
     shards = service.model_shards(session, splits)
     own = [[shard for shard in shards if shard.split_id == split.id] for split in splits]
     done = [share_done(split, file, shards=found) for split, found in zip(splits, own, strict=True)]
-    return sum(done) / max(len(done), 1)
+    return Opening(competition, sum(done) / max(len(done), 1), time_left_s(shards, at))

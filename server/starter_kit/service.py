@@ -1,9 +1,15 @@
 """Starter kits and pictures of the public sample: made by a worker when the public split is ready, handed out here."""
 
+from pathlib import Path
+
+import examples
+from lethe.competition.task import Kind
 from lethe.errors import NotFound
 from server.cost_cache import CostCache
 from server.storage import Storage
 
+_KIT = Path(next(iter(examples.__path__))) / "starter_kit"
+SOURCES: dict[Kind, Path] = {"image-classification": _KIT, "causal-lm": _KIT / "causal-lm"}  # with the kit's entry
 PICTURED_SETS = ("forget", "retain")
 _has_pictures: CostCache[bool] = CostCache()
 

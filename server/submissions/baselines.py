@@ -4,6 +4,7 @@ Each is a team of its own without members: it takes no quota and no rank. What i
 so a file's line is submitted exactly once, whoever looks, and however often.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -11,8 +12,10 @@ import structlog
 from sqlalchemy.orm import Session
 
 from lethe.competition.baseline_requests import Baseline
+from lethe.competition.file import CompetitionFile
 from lethe.submission.package import load_package
 from server.competitions import repository as competition_repository
+from server.competitions import service as competitions
 from server.competitions.stored_file import readable, stored_file
 from server.db import Database
 from server.models.account import Account
@@ -40,6 +43,13 @@ def submit_missing(database: Database, storage: Storage, *, at: datetime) -> int
     return submitted
 
 
+def baseline_names(file: CompetitionFile) -> dict[str, str]:
+    """Return what each reference line is called, by its label: its method, where that tells it from the others."""
+    lines = {line.label: line.id for each in file.evaluated for line in each.report.baselines}
+    times = Counter(lines.values())
+    return {label: method if times[method] == 1 else label for label, method in lines.items()}
+
+
 def _missing(session: Session, competition: Competition) -> list[Baseline]:
     file = stored_file(competition)
     wanted = () if file.tasks else file.report.baselines  # each task has its own
@@ -60,8 +70,11 @@ def _submit(database: Database, competition_id: str, uploads: Sequence[CheckedUp
         organiser = session.get_one(Account, competition.created_by)
         known = repository.baseline_messages(session, competition_id)
         new = [checked for checked in uploads if checked.upload.message not in known]
+        names = baseline_names(stored_file(competitions.root(session, competition)))
         for checked in new:
-            team = teams.add_baseline(session, competition, organiser, label=checked.upload.message)
+            team = teams.add_baseline(
+                session, competition, organiser, label=names.get(checked.upload.message, checked.upload.message)
+            )
             enter(session, competition, team, organiser, checked, by_itself=True)
     log.info("reference lines submitted", competition=competition.slug, submissions=len(new))
     return len(new)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import Request, Response
+from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.run_limits import RunLimit, limit_warnings, run_limit
@@ -13,10 +14,11 @@ from lethe.submission.libraries import OLDER_SETS, PYTHON_OF_SETS
 from server.admin import competition_edits
 from server.competitions import participation
 from server.competitions import service as competitions
-from server.competitions.split_share import share_of_competition
-from server.db import now
+from server.competitions.split_share import opening_of
+from server.db import clock, now
 from server.deps import SessionDep, StorageDep
 from server.disclosure import gate
+from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Split
 from server.starter_kit import service as starter_kit
 from server.submissions import views as submission_views
@@ -32,7 +34,6 @@ router = page_router(is_public=True)
 
 NOT_OPEN_YET = (CompetitionState.DRAFT, CompetitionState.PREPARING, CompetitionState.READY)
 MAIN = ("torch", "torchvision", "numpy", "pandas")  # libraries whose versions an overview names
-STARTER = Path(__file__).parents[1] / "templates" / "starter.py.txt"
 STARTER_TOML = Path(__file__).parents[1] / "templates" / "organise" / "competition.toml.txt"
 
 
@@ -41,18 +42,25 @@ def competitions_page(request: Request, session: SessionDep, viewer: ViewerDep) 
     mine = teams.competitions_of(session, viewer) if viewer else frozenset()
     visible = competitions.list_visible(session, account=viewer)
     unfinished = submission_views.list_unfinished(session, viewer) if viewer else []
-    preparing = {c.slug: share_of_competition(session, c) for c in competitions.list_in_preparation(session)}
+    preparing = {c.slug: opening_of(session, c, clock(session)) for c in competitions.list_in_preparation(session)}
+    seen = {c.slug for c in visible}
     return page(
         request,
         "competitions.html",
         groups=competition_cards.grouped([competition_cards.make_card(session, c, mine=mine) for c in visible]),
         preparing=preparing,
-        preparing_unseen=[share for slug, share in preparing.items() if slug not in {c.slug for c in visible}],
+        preparing_unseen=[opening for slug, opening in preparing.items() if slug not in seen],
+        named={slug for slug, opening in preparing.items() if _may_be_named(session, opening.competition, viewer)},
         ends_next=competition_cards.ends_next([c for c in visible if c.id in mine]),
         unfinished=unfinished,
         waits=waits_of(session, unfinished),
         at=now(),
     )
+
+
+def _may_be_named(session: Session, competition: Competition, viewer: Account | None) -> bool:
+    """Return whether a competition in preparation is no secret: its opening time is past, and the viewer may see it."""
+    return competition.opens_at <= now() and participation.may_see(session, competition, viewer)
 
 
 @router.get("/competitions/{slug}")
@@ -86,9 +94,10 @@ def _older_libraries(name: str) -> str:
 
 @router.get("/competitions/{slug}/starter.py")
 def starter_file(place: PlaceDep) -> Response:
-    """Send an example to begin with."""
+    """Send the starter kit's entry alone."""
     name = f'attachment; filename="{place.competition.slug}_starter.py"'
-    return Response(STARTER.read_bytes(), media_type="text/x-python", headers={"Content-Disposition": name})
+    starter = starter_kit.SOURCES[place.file.evaluated[0].task.kind] / "submission.py"
+    return Response(starter.read_bytes(), media_type="text/x-python", headers={"Content-Disposition": name})
 
 
 @router.get("/competitions/{slug}/starter-kit.zip")

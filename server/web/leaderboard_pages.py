@@ -21,6 +21,7 @@ from server.leaderboard.ranking import RowKind
 from server.leaderboard.service import Board
 from server.submissions import service as submissions
 from server.submissions import views as submission_views
+from server.submissions.baselines import baseline_names
 from server.submissions.explanations import find_explanation
 from server.submissions.list_filter import Show
 from server.submissions.views import SubmissionView
@@ -67,7 +68,13 @@ def leaderboard_page(
         lines = leaderboard_view.board_lines(rows, page_number)
         moves = leaderboards.shake_up(session, place.competition, lines, organiser=place.is_organiser)
     html = leaderboard_view.rows_html(
-        shown, rows, number=page_number, next_url=next_url, own_team_id=own_id, moves=moves
+        shown,
+        rows,
+        number=page_number,
+        next_url=next_url,
+        own_team_id=own_id,
+        moves=moves,
+        settings={name: label for label, name in baseline_names(place.file).items()},
     )
     if part == "rows":
         return HTMLResponse(html, headers={"Cache-Control": "private, no-cache"})

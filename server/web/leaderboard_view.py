@@ -1,6 +1,7 @@
 """What the leaderboard page shows of a board: some lines of it, and all scores on one strip."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil, floor, log10
 
@@ -49,20 +50,31 @@ def rows_html(
     next_url: str,
     own_team_id: str | None,
     moves: dict[str, int] | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Markup:
-    """Return one page of lines. The lines are the same for every reader; the own one is marked afterwards."""
+    """Return one page of lines. The lines are the same for every reader; the own one is marked afterwards.
+
+    settings: of reference lines, by their names.
+    """
     lines = board_lines(rows, number)
     if not lines:
         return Markup("")
     key = (board.version, tuple(row.entry.team_id for row in lines), number, next_url)
-    html = _fragments.get(key, lambda: _render(board, lines, next_url=next_url, moves=moves))
+    html = _fragments.get(key, lambda: _render(board, lines, next_url=next_url, moves=moves, settings=settings or {}))
     if own_team_id is None:
         return html
     mark = f'id="team-{own_team_id}"'
     return Markup(str(html).replace(mark, f'{mark} data-own aria-current="true"', 1))  # noqa: S704 (our own markup)
 
 
-def _render(board: Board, lines: tuple[Row, ...], *, next_url: str, moves: dict[str, int] | None) -> Markup:
+def _render(
+    board: Board,
+    lines: tuple[Row, ...],
+    *,
+    next_url: str,
+    moves: dict[str, int] | None,
+    settings: Mapping[str, str],
+) -> Markup:
     template = environment().get_template("_board_rows.html")
     html = template.render(
         rows=lines,
@@ -71,6 +83,7 @@ def _render(board: Board, lines: tuple[Row, ...], *, next_url: str, moves: dict[
         columns=board.columns,
         next_url=next_url,
         moves=moves,
+        settings=settings,
     )
     return Markup(html)  # noqa: S704 (rendered with autoescape)
 

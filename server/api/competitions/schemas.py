@@ -11,8 +11,9 @@ from lethe.competition.ranking_section import Ranking
 from lethe.competition.run_limits import limit_warnings
 from lethe.competition.tasks_section import task_name
 from server.api.schema import In, Out
-from server.competitions.split_share import share_done
+from server.competitions.split_share import share_done, time_left_s
 from server.competitions.stored_file import stored_file
+from server.db import now
 from server.finals.service import Failed, Rescoring
 from server.models.competition import Competition, Split
 from server.models.model_shard import ModelShard
@@ -162,6 +163,9 @@ class SplitOut(Out):
     stage: str = Field(examples=["training 512 retrained models"])
     progress: float = Field(description="share done of that stage", examples=[0.4])
     share_done: float = Field(description="of all work on this split, about", examples=[0.3])
+    left_s: float | None = Field(
+        description="until its models are made, if they go on as before; null while nothing is known", examples=[40.0]
+    )
     error: str
     n_forget: int | None
     retraining_time_s: float | None = Field(description="by the clock, in the plain loop")
@@ -233,6 +237,7 @@ class OrganisedCompetition(CompetitionOut):
             SplitOut.read(
                 split,
                 share_done=share_done(split, file, shards=own[split.id]),
+                left_s=time_left_s(own[split.id], now()),
                 competition=of_splits[split.competition_id].slug,
                 shards=own[split.id],
                 warnings=_warnings(of_splits[split.competition_id], split),

@@ -46,10 +46,20 @@ def test_each_baseline_is_submitted_once(both: Instance) -> None:
 
 def test_name_of_a_line_with_many_settings_ends_between_two_of_them(server: Instance) -> None:
     settings = "LR = 0.021, EPOCHS = 4, GAMMA = 0.97, ALPHA = 0.4142, MAX_STEPS = 1, WEIGHT_DECAY = 0.0015"
-    server.competition(extra=f'[report]\nbaselines = [{{ id = "scrub", {settings} }}]\n')
+    server.competition(extra=f'[report]\nbaselines = [{{ id = "scrub", {settings} }}, "scrub"]\n')
     sweep(server)
-    assert [team.name for team in teams(server)] == ["scrub ALPHA=0.4142 EPOCHS=4 GAMMA=0.97 LR=0.021 …"]
-    assert submissions(server)[0].message.endswith("MAX_STEPS=1 WEIGHT_DECAY=0.0015")
+    assert [team.name for team in teams(server)] == ["scrub", "scrub ALPHA=0.4142 EPOCHS=4 GAMMA=0.97 LR=0.021 …"]
+    assert submissions(server)[1].message.endswith("MAX_STEPS=1 WEIGHT_DECAY=0.0015")
+
+
+def test_line_is_called_by_its_method_and_shows_its_settings(server: Instance) -> None:
+    server.competition(extra=REPORT)
+    sweep(server)
+    assert [team.name for team in teams(server)] == ["finetune", "scrub"]
+    scrub = next(each for each in submissions(server) if each.message.startswith("scrub"))
+    server.score(scrub.id, 0.15)
+    board = server.client.get("/competitions/digits/leaderboard").text
+    assert 'title="scrub LR=0.25">scrub</a>' in board
 
 
 def test_baseline_that_failed_is_not_submitted_again(server: Instance) -> None:
@@ -118,7 +128,7 @@ def test_name_that_is_taken_is_numbered(server: Instance) -> None:
     assert [(team.name, team.is_baseline) for team in teams(server)] == [
         ("finetune", False),
         ("finetune (2)", True),
-        ("scrub LR=0.25", True),
+        ("scrub", True),
     ]
 
 
@@ -132,7 +142,7 @@ def test_baseline_has_a_place_and_no_rank(server: Instance) -> None:
             server.score(submission.id, 0.2 if submission.message == "finetune" else 0.15)
     assert rows(server, competition) == [
         (None, RowKind.BASELINE, "finetune"),
-        (None, RowKind.BASELINE, "scrub LR=0.25"),
+        (None, RowKind.BASELINE, "scrub"),
         (1, RowKind.TEAM, "ada"),
     ]
 

@@ -1,6 +1,7 @@
 """The list, the overview, and the states of a competition as people see them."""
 
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from sqlalchemy import select
@@ -20,6 +21,7 @@ from tests.support.instance import Instance, competition_toml
 from tests.support.scores import add_team, scored
 from tests.support.web import Visitor, counted_queries, plain_text
 
+ROOT = Path(__file__).parents[3]
 BOARD = "/competitions/digits/leaderboard"
 
 
@@ -35,15 +37,17 @@ def test_the_list_shows_every_visible_competition(server: Instance, visitor: Vis
     assert "Forgetting faces" not in page
 
 
-def test_the_list_shows_what_is_prepared_without_its_name(server: Instance, visitor: Visitor) -> None:
-    competition = server.competition("faces", state="preparing")
+@pytest.mark.parametrize("is_due", [True, False])
+def test_list_names_what_is_prepared_once_it_is_due(server: Instance, visitor: Visitor, *, is_due: bool) -> None:
+    opens_at = now() - timedelta(days=1) if is_due else now() + timedelta(days=1)
+    competition = server.competition("faces", state="preparing", opens_at=opens_at, closes_at=now() + timedelta(days=2))
     with server.database.write() as session:
         for split in session.scalars(select(Split).where(Split.competition_id == competition.id)):
             split.state, split.stage, split.progress = "preparing", "oracle", 0.5
     page = plain_text(visitor.get("/").text)
     assert "1 competition in preparation" in page
-    assert "70 % is done" in page
-    assert "faces" not in page
+    assert "70 % done" in page
+    assert ("Forgetting faces" in page) is is_due
     assert "No competitions yet" not in page
 
 
@@ -239,7 +243,7 @@ def test_an_unknown_competition_is_a_page_of_its_own(visitor: Visitor) -> None:
 def test_the_starter_file_has_the_entry_point(server: Instance, visitor: Visitor) -> None:
     server.competition()
     answer = visitor.get("/competitions/digits/starter.py")
-    assert "def unlearning(net," in answer.text
+    assert answer.text == (ROOT / "examples/starter_kit/submission.py").read_text(encoding="utf-8")
     assert "attachment" in answer.headers["content-disposition"]
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from safetensors.torch import save
 
-import examples
 import lethe
 from lethe.competition.file import CompetitionFile
 from lethe.competition.run_limits import RetrainingCost, run_limit
@@ -23,12 +22,11 @@ from lethe.competition.task import Kind
 from lethe.preparation.public_sample import SAMPLE_FILES
 from lethe.preparation.sample_models import SampleModels
 from lethe.submission.libraries import LIBRARIES, OLDER_SETS
-from server.starter_kit.service import kit_key
+from server.starter_kit.service import SOURCES, kit_key
 from server.storage import Storage
 from worker.preparation.starter_kit.readme import readme
 from worker.preparation.starter_kit.sample_pictures import store_pictures
 
-KIT_SOURCES = Path(next(iter(examples.__path__))) / "starter_kit"
 LIBRARY = Path(next(iter(lethe.__path__)))
 SCORING = LIBRARY / "metrics" / "scoring"
 SCORING_NEEDS = tuple(
@@ -53,7 +51,6 @@ TASK_MODULES: dict[Kind, tuple[str, ...]] = {
     ),
 }
 TASK_FILES = ("submission.py", "notebook.ipynb", "kit/outputs.py")
-TASK_FOLDERS: dict[Kind, Path] = {"image-classification": KIT_SOURCES, "causal-lm": KIT_SOURCES / "causal-lm"}
 KIT_PACKAGES = {
     "lethe.metrics.scoring": "kit.scoring",
     "lethe.metrics.core": "kit.scoring",
@@ -142,9 +139,9 @@ def _entries(
 def kit_code(kind: Kind = "image-classification") -> Iterator[tuple[str, bytes]]:
     """Yield path and content of the kit's own code, which needs nothing of this project to run."""
     for name in TASK_FILES:
-        yield name, (TASK_FOLDERS[kind] / name).read_bytes()
+        yield name, (SOURCES[kind] / name).read_bytes()
     for name in ("run_local.py", "kit/estimate.py"):
-        yield name, (KIT_SOURCES / name).read_bytes()
+        yield name, (SOURCES["image-classification"] / name).read_bytes()
     for name in (*RUNTIME_MODULES, *TASK_MODULES[kind]):
         yield f"kit/{Path(name).name}", _moved((LIBRARY / name).read_text(encoding="utf-8"))
     for name in SCORING_NEEDS:
