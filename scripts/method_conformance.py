@@ -6,7 +6,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parents[1] / "tests" / "golden" / "trajectories" / "results.json"
+GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
+RESULTS = GOLDEN / "trajectories" / "results.json"
+FORMULAS = GOLDEN / "formulas.json"
+FORMULAS_TEST = "tests/lethe/methods/test_programs_written_out.py"
 TEXT_TEST = "tests/lethe/methods/text/test_published_trainers.py"
 COMMITS = {
     "meghdadk/SCRUB": "98ffb11",
@@ -18,13 +21,16 @@ COMMITS = {
     "OPTML-Group/Unlearn-Saliency": "a6e89fd",
     "vikram2000b/bad-teaching-unlearning": "f1aa988",
     "OcraM17/DUCK": "0961e3a",
+    "Graph-COM/Langevin_unlearning": "fea22c5",
+    "AdityaGolatkar/SelectiveForgetting": "6bf8e6f",
 }
 Row = Mapping[str, Any]
 
 
 @cache
 def results() -> tuple[Row, ...]:
-    return tuple(json.loads(RESULTS.read_text("utf-8")))
+    rows = [*json.loads(RESULTS.read_text("utf-8")), *json.loads(FORMULAS.read_text("utf-8"))]
+    return tuple(sorted(rows, key=lambda row: row["method"]))
 
 
 def _source(row: Row) -> str:
@@ -41,6 +47,7 @@ def table() -> str:
         for row in results()
     ]
     agree = sum(row["first"] is None for row in results())
+    written_out = [row["setting"] for row in json.loads(FORMULAS.read_text("utf-8"))]
     return "\n".join(
         [
             "# Conformance",
@@ -50,6 +57,8 @@ def table() -> str:
             f"step and, at the end, BatchNorm's statistics. {agree} of {len(results())} settings agree within 1e-9.",
             "Methods without steps are compared at the end. `python -m tests.golden.trajectories DIR` compares a",
             "folder of trajectories, and with `--record` writes what this page is made from.",
+            f"The settings {', '.join(written_out)} are compared with the program's formulas, which",
+            f"`{FORMULAS_TEST}` writes out: these programs train linear models, or are notebooks.",
             "",
             "| method | program | setting | steps compared | largest difference |",
             "|---|---|---|---:|---:|",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
+from torch._C import _functorch as functorch  # the only place that knows what a vectorised map runs over
 from torch.utils import _pytree as pytree
 
 BACKWARD = 2.0  # passes forward that one backward costs (Kaplan et al. 2020, arXiv:2001.08361, section 2.1)
@@ -32,8 +33,8 @@ def counted_work(network: nn.Module) -> Iterator[Work]:
 
     A module with p parameters counts each example as p over those of `network`: a part called by itself counts as a
     part, a second network as much as a first. Calls within a counted call count nothing, modules without parameters
-    (losses) nothing either. A gradient that ends in the last layers counts like one through all; vectorised maps
-    (torch.func.vmap) hide their examples: one call counts what it shows.
+    (losses) nothing either. A gradient that ends in the last layers counts like one through all. A vectorised map
+    (torch.func.vmap) counts all examples that it maps over.
     """
     work, whole, inside = Work(), _size(network), False
     plain_call = nn.Module.__call__
@@ -71,6 +72,16 @@ def _size(module: nn.Module) -> int:
 
 
 def _length(given: Any) -> int:
-    """Return the number of examples of the first tensor."""
+    """Return the number of examples of the first tensor, those that a vectorised map hides included."""
     first = next((leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, Tensor) and leaf.dim()), None)
-    return 0 if first is None else len(first)
+    return 0 if first is None else len(first) * _n_mapped(first)
+
+
+def _n_mapped(tensor: Tensor) -> int:
+    """Return over how many values of a tensor vectorised maps are running; 1 outside of them."""
+    n_mapped = 1
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        axis = functorch.maybe_get_bdim(tensor) if functorch.is_batchedtensor(tensor) else None
+        tensor = functorch.get_unwrapped(tensor)
+        n_mapped *= 1 if axis is None else tensor.shape[axis]
+    return n_mapped

@@ -166,9 +166,9 @@ def test_eu_k_draws_the_last_layers_again_and_cf_k_keeps_them(monkeypatch, train
 def test_langevin_step_adds_noise_of_the_stated_size(monkeypatch):
     net = nn.Linear(300, 300)
     before = net.weight.detach().clone()
-    monkeypatch.setattr(langevin, "SIGMA", 0.5)
+    set_all(monkeypatch, langevin, SIGMA=0.5, L2=0.0)
     torch.manual_seed(0)
-    langevin.noisy_step(net, 0.02)
+    langevin.noisy_step(net, {name: torch.zeros_like(weight) for name, weight in net.named_parameters()}, 0.02)
     assert float((net.weight.detach() - before).std()) == pytest.approx(0.5 * 0.2, rel=0.02)
 
 

@@ -106,17 +106,17 @@ def test_fisher_information_is_the_expected_squared_gradient(trained):
 def test_fisher_noise_is_larger_where_information_is_small(monkeypatch):
     monkeypatch.setattr(fisher, "ALPHA", 1.0)
     information = torch.tensor([[0.01, 0.03], [1.0, 1.0], [0.0, 0.0]])
-    variance = fisher.noise_variance(information, n_classes=4)
+    variance = fisher.noise_variance(information, 4, [])
     mean = (100 + 100 / 3) / 2
     torch.testing.assert_close(variance, torch.tensor([[mean, mean], [1.0, 1.0], [1e3, 1e3]]))
-    torch.testing.assert_close(fisher.noise_variance(torch.zeros(4), n_classes=4), torch.full((4,), 1e3))
-    torch.testing.assert_close(fisher.noise_variance(torch.zeros(5), n_classes=4), torch.full((5,), 1e4))
+    torch.testing.assert_close(fisher.noise_variance(torch.zeros(4), 4, []), torch.full((4,), 1e3))
+    torch.testing.assert_close(fisher.noise_variance(torch.zeros(5), 4, []), torch.full((5,), 1e4))
 
 
 def test_fisher_adds_noise_of_the_stated_size(monkeypatch, trained):
     monkeypatch.setattr(fisher, "fisher_information", lambda net, loader, n: ([torch.ones(48, 64)] * 4, 10))
     monkeypatch.setattr(fisher, "ALPHA", 0.25)
-    monkeypatch.setattr(fisher, "noise_variance", lambda values, n_classes: torch.tensor(0.25))
+    monkeypatch.setattr(fisher, "noise_variance", lambda values, n_classes, removed: torch.tensor(0.25))
     problem = trained()
     fisher.unlearning(problem.net, *problem.data)
     assert float((problem.net[1].weight.detach() - problem.before["1.weight"]).std()) == pytest.approx(0.5, rel=0.1)

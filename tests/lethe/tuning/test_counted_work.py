@@ -48,3 +48,14 @@ def test_nothing_is_counted_after_the_block():
     net(torch.randn(5, 1, 2, 2))
     assert work.forward == 0
     assert nn.Module.__call__ is plain
+
+
+def test_examples_of_a_vectorised_map_are_counted():
+    net, images, labels = network(), torch.randn(7, 1, 2, 2), torch.zeros(7, dtype=torch.int64)
+
+    def loss(weights, image, label):
+        return nn.functional.cross_entropy(torch.func.functional_call(net, weights, (image[None],)), label[None])
+
+    with counted_work(net) as work:
+        torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(dict(net.named_parameters()), images, labels)
+    assert (work.forward, work.backward) == (7, 7)
