@@ -72,6 +72,29 @@ def _correct(logits: Array, labels: Array) -> Array:
     return np.asarray(np.argmax(logits, axis=-1) == np.asarray(labels))
 
 
+def _class_accuracy(*, forgotten: bool) -> tuple[Rule, ...]:
+    """Return how the accuracy on test examples follows: of the classes in the forget set, or of all others."""
+
+    def of_logits(logits: Array, labels: Array, forget_labels: Array) -> Array:
+        return _share(_correct(logits, labels)[:, np.isin(labels, forget_labels) == forgotten])
+
+    def of_confusion(confusion: Array) -> Array:
+        counts = np.asarray(confusion)
+        chosen = (counts[:, 1].sum(axis=(0, 2)) > 0) == forgotten  # 1: the forget set with its true labels, 2: test
+        test = counts[:, 2, chosen].sum(axis=(1, 2))
+        right = np.diagonal(counts[:, 2], axis1=1, axis2=2)[:, chosen].sum(axis=1)
+        return np.asarray(right / test if test.all() else np.full(len(counts), np.nan))
+
+    return (
+        Rule(("test_logits", "test_labels", "forget_labels"), of_logits),
+        Rule(("confusion",), of_confusion),
+    )
+
+
+def _share(correct: Array) -> Array:
+    return _mean_over_examples(correct) if correct.shape[1] else np.full(len(correct), np.nan)
+
+
 def _derive(name: str, axes: str, description: str, *rules: Rule) -> DerivedArray:
     return DerivedArray(name, tuple(axes.split()), description, rules)
 
@@ -146,6 +169,18 @@ _DERIVED = (
     ),
     *_of_true_class("test", "T", examples="the test examples", place="the test set"),
     *_of_true_class("retain", "R", examples="the stored retain examples", place="the stored retain examples"),
+    _derive(
+        "forgotten_classes_test_accuracy",
+        "N",
+        "accuracy on the test examples of the classes in the forget set, in [0, 1]",
+        *_class_accuracy(forgotten=True),
+    ),
+    _derive(
+        "kept_classes_test_accuracy",
+        "N",
+        "accuracy on the test examples of the classes that are not in the forget set, in [0, 1]",
+        *_class_accuracy(forgotten=False),
+    ),
     _derive(
         "forget_accuracy",
         "N",

@@ -146,8 +146,8 @@ class Metric:
 
     @property
     def levels(self) -> tuple[CaptureLevel, ...]:
-        """Return the capture levels whose arrays this metric needs, sorted."""
-        return tuple(sorted({level for need in self.needs.values() for level in _levels(need)}))
+        """Return the capture levels whose arrays this metric cannot do without, sorted."""
+        return tuple(sorted({level for need in self.needs.values() if not need.optional for level in _levels(need)}))
 
     @property
     def level(self) -> CaptureLevel:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lethe.metrics import InvalidMetricInput
+from lethe.metrics import Inputs, InvalidMetricInput, evaluate
 from lethe.metrics.accuracy.accuracy_gap import accuracy_gap
 from lethe.metrics.accuracy.aus import aus
 from lethe.metrics.accuracy.average_gap import average_gap, average_gap_mia
@@ -55,6 +55,59 @@ def test_tug_of_war_multiplies_per_run():
 def test_aus_by_target():
     assert aus([0.5], [0.7], [0.8]).value == pytest.approx(0.9 / 1.2)
     assert aus([0.5], [0.7], [0.8], target="zero").value == pytest.approx(0.9 / 1.5)
+
+
+def class_removal(*, confusion=False):
+    """Two models and test examples of three classes, of which class 1 is removed, as logits or as counts."""
+    labels, forget_labels = np.array([0, 0, 1, 1, 2, 2, 2]), np.array([1, 1, 1])
+    predictions = {
+        "unlearned": [[0, 0, 0, 2, 2, 2, 1], [0, 2, 1, 2, 2, 2, 2]],
+        "original": [[0, 0, 1, 1, 2, 2, 1], [0, 0, 1, 1, 2, 1, 2]],
+        "perfect": [[0, 0, 0, 2, 2, 2, 1], [0, 0, 2, 2, 2, 1, 2]],
+    }
+    if not confusion:
+        shared = {"test_labels": labels, "forget_labels": forget_labels}
+        return {name: {"test_logits": 9 * np.eye(3)[found]} for name, found in predictions.items()}, shared
+    counts = {name: np.zeros((2, 3, 3, 3)) for name in predictions}
+    for name, found in predictions.items():
+        for model, given in enumerate(found):
+            np.add.at(counts[name][model, 2], (labels, given), 1)
+            counts[name][model, :2, 1, 0] = 3
+    return {name: {"confusion": each} for name, each in counts.items()}, {}
+
+
+def duck(right, labels, removed):
+    """OcraM17/DUCK at 181de8b, src/main_def.py: AUS with mode CR, of one model; see `main` for what it is given."""
+    forget_test, retain_test = (right["unlearned"][np.isin(labels, removed) == own].mean() for own in (True, False))
+    original_retain_test = right["original"][~np.isin(labels, removed)].mean()
+    return (1 - (original_retain_test - retain_test)) / (1 + abs(forget_test))
+
+
+@pytest.mark.parametrize("confusion", [False, True])
+def test_aus_of_a_removed_class_takes_the_inputs_of_its_program(confusion):
+    models, shared = class_removal(confusion=confusion)
+    accuracies = {"forget_correct": np.ones((2, 3), bool), "test_accuracy": np.array([0.5, 0.5])}
+    given = {name: arrays | accuracies for name, arrays in models.items()}
+    by_logits, labels = class_removal()[0], np.array([0, 0, 1, 1, 2, 2, 2])
+    right = {name: arrays["test_logits"].argmax(-1) == labels for name, arrays in by_logits.items()}
+    for subject in ("unlearned", "perfect"):
+        inputs = Inputs(given[subject], original=given["original"], shared=shared or None)
+        entry = evaluate(inputs, [("aus", {"target": "zero"})])["aus"]
+        found = entry.result
+        assert found, entry.not_computed
+        each = [{"unlearned": right[subject][i], "original": right["original"][i]} for i in range(2)]
+        assert found.per_run.tolist() == pytest.approx([duck(one, labels, [1]) for one in each], abs=1e-15)
+    assert found.value == 1.0
+
+
+def test_aus_of_a_removed_class_says_what_is_missing():
+    accuracies = {"forget_correct": np.ones((2, 3), bool), "test_accuracy": np.array([0.5, 0.5])}
+    found = evaluate(Inputs(accuracies, original=accuracies), [("aus", {"target": "zero"})])["aus"]
+    assert "test_logits" in found.not_computed
+    models, shared = class_removal()
+    shared["forget_labels"] = np.array([0, 1, 2])
+    inputs = Inputs(models["unlearned"] | accuracies, original=models["original"] | accuracies, shared=shared)
+    assert "classes that are removed" in evaluate(inputs, [("aus", {"target": "zero"})])["aus"].not_computed
 
 
 def test_mia_gap_is_of_the_means():
