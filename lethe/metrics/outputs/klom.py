@@ -9,7 +9,6 @@ from scipy.special import rel_entr
 
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64, Int64, model_rows, require_same_examples
-from lethe.metrics.core.compiled import compiled
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Parameters, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
@@ -25,7 +24,7 @@ class KlomParameters(Parameters):
     floor: float = Field(1e-5, gt=0.0)
 
 
-FEW_VALUES = 50_000  # below, loading numba and its machine code costs more than they save
+BLOCK = 128  # examples that are counted together: large intermediate arrays cost more than the counting
 
 
 def klom(
@@ -84,11 +83,10 @@ def binned_divergence(
     maximum is not counted; `closed` includes it. Where retrained models are and unlearned ones are not, the share is
     `floor`. An example whose margins are all equal has divergence 0. float32 margins are binned in float32.
     """
-    u, r = np.clip(unlearned, -clip, clip), np.clip(retrained, -clip, clip)
-    low = np.minimum(u.min(axis=0), r.min(axis=0))
-    high = np.maximum(u.max(axis=0), r.max(axis=0))
+    low = np.clip(np.minimum(unlearned.min(axis=0), retrained.min(axis=0)), -clip, clip)
+    high = np.clip(np.maximum(unlearned.max(axis=0), retrained.max(axis=0)), -clip, clip)
     edges = np.ascontiguousarray(np.linspace(low, high, bins + 1, axis=1))
-    p, q = (_shares(_counts(np.ascontiguousarray(side), edges, closed)) for side in (r, u))
+    p, q = (_shares(_counts(side, edges, clip, closed)) for side in (retrained, unlearned))
     q = np.where(p > 0.0, np.maximum(q, floor), q)
     with np.errstate(invalid="ignore"):
         p = p / p.sum(axis=1, keepdims=True)
@@ -109,42 +107,34 @@ def _shares(counts: Int64) -> Float64:
     return np.asarray(counts / np.maximum(total, 1))
 
 
-def _counts(values: Float64, edges: Float64, closed: bool) -> Int64:
-    """Return how many models are in each bin, shape (n_examples, bins). Few values are not worth a compiled loop."""
-    return (
-        _counts_of_few(values, edges, closed) if values.size <= FEW_VALUES else _counts_of_many(values, edges, closed)
-    )
-
-
-def _counts_of_few(values: Float64, edges: Float64, closed: bool) -> Int64:
-    above = np.stack([(values >= edge).sum(axis=0) for edge in edges.T], axis=1)  # models at or above each edge
-    counts = above[:, :-1] - above[:, 1:]
-    counts[:, -1] += above[:, -1] * closed
-    return np.asarray(counts, dtype=np.int64)
-
-
-@compiled
-def _counts_of_many(values: Float64, edges: Float64, closed: bool) -> Int64:
-    n_models, n_examples = values.shape
-    bins = edges.shape[1] - 1
-    counts = np.zeros((n_examples, bins), np.int64)
-    for model in range(n_models):
-        for example in range(n_examples):
-            x = values[model, example]
-            low, high = edges[example, 0], edges[example, bins]
-            guess = int((x - low) / (high - low) * bins) if high > low else 0
-            guess = min(max(guess, 0), bins - 1)
-            while guess > 0 and x < edges[example, guess]:
-                guess -= 1
-            while guess < bins and x >= edges[example, guess + 1]:
-                guess += 1
-                if guess == bins:
-                    break
-            if guess < bins:
-                counts[example, guess] += 1
-            elif closed:
-                counts[example, bins - 1] += 1
+def _counts(values: Float64, edges: Float64, clip: float, closed: bool) -> Int64:
+    """Return how many models are in each bin, shape (n_examples, bins)."""
+    below = np.empty(edges.shape, np.int64)
+    for start in range(0, len(below), BLOCK):
+        some = slice(start, start + BLOCK)
+        ordered = np.array(values[:, some].T, order="C")
+        np.clip(ordered, -clip, clip, out=ordered)
+        ordered.sort(axis=1)
+        below[some] = _below(ordered, edges[some])
+    counts = np.diff(below, axis=1)
+    counts[:, -1] += (len(values) - below[:, -1]) * closed
     return counts
+
+
+def _below(ordered: Float64, edges: Float64) -> Int64:
+    """Return how many of an example's ordered values are below each of its edges: all binary searches at once.
+
+    ordered: shape (n_examples, n_models). edges: shape (n_examples, bins + 1).
+    """
+    n_models = ordered.shape[1]
+    flat, start = ordered.ravel(), n_models * np.arange(len(ordered))[:, None] - 1
+    below = np.zeros(edges.shape, np.int64)
+    step = 1 << (n_models.bit_length() - 1)
+    while step:
+        tried = np.minimum(below + step, n_models)
+        below = np.where(flat[start + tried] < edges, tried, below)
+        step >>= 1
+    return below
 
 
 def _margins(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> tuple[Float64, Float64]:
