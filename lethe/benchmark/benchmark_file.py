@@ -96,18 +96,23 @@ class Cell(_Section):
 
 
 class Tables(_Section):
-    """groups: metrics by which methods are grouped. pareto: the metrics of the frontier. timing: the last column."""
+    """groups: metrics by which methods are grouped. pareto: the metrics of the frontier. timing: the last column.
+
+    contrast: two methods whose difference by the score is tested by itself; to be declared before the runs.
+    """
 
     groups: tuple[str, ...] = ("retdev", "indiscernibility")
     pareto: tuple[str, ...] = ("retdev", "indiscernibility")
     timing: Literal["rte"] = "rte"
+    contrast: tuple[str, str] | None = None
 
 
 class Tune(_Section):
     """The search of every method's constants, alike for all; see SearchPlan for what is not said here.
 
-    split_seed: of the splits that are searched on, other than those that are reported. runs: also how many retrained
-    models such a split has.
+    split_seed: of the splits that are searched on, other than those that are reported. searches: how many there are,
+    each on a split of its own, of seeds split_seed and on; the reported splits of a task take them in turn, so that the
+    spread over splits holds that of the search. runs: also how many retrained models such a split has.
     """
 
     trials: int = Field(default=30, ge=1)
@@ -119,6 +124,7 @@ class Tune(_Section):
     points: int = Field(default=3, ge=1)
     seed: int = Field(default=0, ge=0)
     split_seed: int = Field(default=1_000_003, ge=0)
+    searches: int = Field(default=1, ge=1, le=16)
 
     @model_validator(mode="after")
     def _has_an_objective(self) -> Self:
@@ -128,7 +134,7 @@ class Tune(_Section):
 
     @property
     def plan(self) -> SearchPlan:
-        return SearchPlan(**self.model_dump(exclude={"split_seed"}))
+        return SearchPlan(**self.model_dump(exclude={"split_seed", "searches"}))
 
 
 class BenchmarkFile(_Section):
@@ -183,7 +189,10 @@ class BenchmarkFile(_Section):
                 raise ValueError(f"tables name {name!r}, which is not among metrics: {', '.join(sorted(asked))}")
         if not {self.seeds, *(cell.seeds for cell in self.cell)} <= {1, self.n_models, None}:
             raise ValueError(f"seeds must be 1 or n_models ({self.n_models}): a run has the one original or its own")
-        _require_unique("method", [entry.label for entry in self.methods])
+        labels = [entry.label for entry in self.methods]
+        _require_unique("method", labels)
+        if unknown := sorted(set(self.tables.contrast or ()) - set(labels)):
+            raise ValueError(f"tables.contrast names {unknown[0]!r}, which is no method here: {', '.join(labels)}")
         return self
 
     @property

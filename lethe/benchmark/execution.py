@@ -1,5 +1,6 @@
 """Computes what a benchmark lacks: splits, runs and metrics, each once, by any number of processes."""
 
+import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -23,6 +24,11 @@ from lethe.tuning.local_run import SplitRuns
 
 WAIT_S = 1.0
 Say = Callable[[str], None]
+
+
+def processor_s() -> float:
+    """Return the processor time of this process and of its children that have ended, in seconds."""
+    return sum(os.times()[:4])
 
 
 class UnfinishedBenchmark(HostFault):
@@ -135,7 +141,7 @@ class Execution:
 
     def _prepare(self, cell: CellPlan) -> bool:
         self.say(f"{cell.name}: preparing")
-        started, reported_at = time.monotonic(), 0.0
+        started, worked, reported_at = time.monotonic(), processor_s(), 0.0
 
         def progress(state: PreparationProgress) -> None:
             nonlocal reported_at
@@ -152,7 +158,7 @@ class Execution:
             return False
         self.folder.cell_works(cell)
         seconds = time.monotonic() - started
-        self.folder.references(cell).add_times(preparation_s=seconds)
+        self.folder.references(cell).add_times(preparation_s=seconds, preparation_cpu_s=processor_s() - worked)
         self.say(f"{cell.name}: prepared in {seconds:.0f} s")
         return True
 
@@ -192,7 +198,7 @@ class Execution:
             self._faults[name] = f"its cost: {error.detail}"
 
     def _runs_and_metrics(self, cell: CellPlan, method: MethodPlan, unit: Unit, name: str) -> None:
-        started = time.monotonic()
+        started, worked = time.monotonic(), processor_s()
         try:
             if may_share_a_process(cell, method) and not self.each_apart:
                 run_in_one_process(cell, method, unit, self._process_on(cell), until=self.until)
@@ -202,7 +208,7 @@ class Execution:
             self._faults[name] = error.detail
             return
         finally:
-            unit.add_times(all_runs_s=time.monotonic() - started)
+            unit.add_times(all_runs_s=time.monotonic() - started, all_runs_cpu_s=processor_s() - worked)
         if failure := unit.read("failure"):
             self.say(f"{name}: F: {failure['message']}")
         elif unit.n_runs >= cell.competition.n_models:
@@ -210,9 +216,9 @@ class Execution:
             self.say(f"{name}: done in {time.monotonic() - started:.0f} s")
 
     def _timed(self, unit: Unit, work: Callable[[], None]) -> None:
-        started = time.monotonic()
+        started, worked = time.monotonic(), processor_s()
         work()
-        unit.add_times(metrics_s=time.monotonic() - started)
+        unit.add_times(metrics_s=time.monotonic() - started, metrics_cpu_s=processor_s() - worked)
 
     def _process_on(self, cell: CellPlan) -> SplitRuns:
         """Return the process that holds the cell's split; one at a time is kept."""

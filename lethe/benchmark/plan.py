@@ -106,20 +106,28 @@ def read_plan(path: Path) -> Plan:
 
 
 def _searches(file: BenchmarkFile, cells: Sequence[CellPlan], path: Path) -> dict[str, CellPlan]:
-    """Return the cell that each cell's constants are searched on; cells that differ in the split's seed share it."""
+    """Return the cell that each cell's constants are searched on; cells that differ in the split's seed take turns."""
     if file.tune is None:
         return {}
-    if same := next((cell.name for cell in cells if cell.competition.splits.seed == file.tune.split_seed), None):
+    seeds = range(file.tune.split_seed, file.tune.split_seed + file.tune.searches)
+    if same := next((cell for cell in cells if cell.competition.splits.seed in seeds), None):
         raise InvalidBenchmarkFile(
-            f"{path}: tune: split_seed {file.tune.split_seed} is that of cell {same!r}, which is reported: name another"
+            f"{path}: tune: split_seed {same.competition.splits.seed} is that of cell {same.name!r}, which is "
+            f"reported: name another, of which {file.tune.searches} in a row are free"
         )
-    return {cell.key: _search_cell(cell, file.tune) for cell in cells}
+    turns: dict[str, int] = {}
+    found = {}
+    for cell in cells:
+        task = _search_cell(cell, file.tune, seed=file.tune.split_seed).key
+        turn = turns[task] = turns.get(task, -1) + 1
+        found[cell.key] = _search_cell(cell, file.tune, seed=seeds[turn % file.tune.searches])
+    return found
 
 
-def _search_cell(cell: CellPlan, tune: Tune) -> CellPlan:
+def _search_cell(cell: CellPlan, tune: Tune, *, seed: int) -> CellPlan:
     """Return the same task on a split of its own: other forget set, original and retrained models."""
     settings = cell.competition.model_dump(mode="json")
-    settings["splits"]["seed"] = tune.split_seed
+    settings["splits"]["seed"] = seed
     settings["scoring"]["setup"] = "reuse-n-1"
     settings["report"]["keep_weights"] = 0
     settings["n_models"] = tune.runs

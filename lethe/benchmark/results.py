@@ -3,10 +3,12 @@
 No torch: a report is made wherever its folder lies.
 """
 
+import gzip
 import hashlib
 import json
 import platform
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -77,15 +79,16 @@ def cells_sha256(cells: Json) -> str:
 
 
 def read_results(path: Path) -> Json:
-    """Return results from a report, .html or .json.
+    """Return results from a report, .html, .json or .json.gz.
 
     Raises InvalidInput for a file that is neither.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        stored = path.read_bytes()
+        text = (gzip.decompress(stored) if path.suffix == ".gz" else stored).decode("utf-8")
         embedded = EMBEDDED.search(text)
         content: Json = json.loads(embedded[1].replace("<\\/", "</") if embedded else text)
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InvalidInput(f"{path} is not a report of a benchmark: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise InvalidInput(f"{path} is not a report of a benchmark: its format is not {FORMAT}")

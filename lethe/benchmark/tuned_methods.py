@@ -13,7 +13,7 @@ TUNED, UNTUNED, NOTHING_TO_TUNE = "tuned", "untuned", "nothing to tune"
 
 def study_file(plan: Plan, folder: BenchmarkFolder, search: CellPlan, method: MethodPlan) -> Path:
     """Return where a method's search on a split is kept: under a key of its text and of what the search gets."""
-    tune = plan.file.tune.model_dump(mode="json") if plan.file.tune else {}
+    tune = plan.file.tune.model_dump(mode="json", exclude={"searches"}) if plan.file.tune else {}
     key = content_key([method.key, list(method.fixed), tune])
     return folder.cell_dir(search) / "studies" / f"{key}.json"
 

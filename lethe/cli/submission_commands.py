@@ -9,7 +9,6 @@ import typer
 
 from lethe.cli.context import InCompetition
 from lethe.cli.id_prefixes import the_only_match
-from lethe.cli.method_file import method_file
 from lethe.cli.output import console, local_time, print_facts, print_json, print_notes, print_table, score_text
 from lethe.cli.overall_progress import OverallProgress
 from lethe.cli.placing import duration_text, get_placing, rank_text, share_text, time_taken_s
@@ -78,6 +77,8 @@ def _chosen_file(
     if (file is None) == (method is None):
         raise InvalidInput("name a file, or a method with --method, not both")
     if method is not None:
+        from lethe.methods.rendering import method_file
+
         return method_file(method, settings)
     if file is None or settings:
         raise InvalidInput("--set goes with --method: the constants of your own file are set in it")

@@ -2,7 +2,9 @@
 
 import ast
 import math
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from lethe.errors import InvalidInput
@@ -119,3 +121,17 @@ def _number(given: Value | str, *, whole: bool) -> int | float | None:
 def _article(type_name: str) -> str:
     words = {"int": "a whole number", "float": "a finite number", "bool": "true or false", "str": "a text"}
     return words[type_name]
+
+
+@contextmanager
+def method_file(method_id: str, pairs: Sequence[str] | None) -> Iterator[tuple[Path, str]]:
+    """Yield a file of the method with constants set by `NAME=value` texts, and a note that says which.
+
+    Raises NotFound for an unknown method, InvalidInput for an unknown constant or a wrong value.
+    """
+    settings = parse_settings(list(pairs or []))
+    text = render(method_id, settings)
+    with tempfile.TemporaryDirectory(prefix="lethe-") as folder:
+        path = Path(folder) / f"{method_id}.py"
+        path.write_text(text, encoding="utf-8")
+        yield path, " ".join([method_id, *(f"{name}={value}" for name, value in settings.items())])

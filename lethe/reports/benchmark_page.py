@@ -1,5 +1,6 @@
 """A benchmark's report: one HTML file with tables, figures, settings, versions and hashes, which needs no network."""
 
+import gzip
 import json
 from collections.abc import Iterator, Mapping
 from html import escape
@@ -7,6 +8,7 @@ from typing import Any
 
 from lethe.reports.benchmark_figures import as_svg, draw, fitting_kinds
 from lethe.reports.benchmark_tables import benchmark_tables
+from lethe.reports.published_page import published_page
 from lethe.reports.table import Table
 
 Content = Mapping[str, Any]
@@ -28,6 +30,15 @@ def report_page(content: Content) -> str:
         f'<style>{STYLE}</style></head><body>\n{body}\n<script type="application/json" id="results">{embedded}</script>'
         "</body></html>\n"
     )
+
+
+def report_file(content: Content, name: str) -> bytes:
+    """Return the results as the file of this name holds them: .json, .json.gz, .md for publishing, or else HTML."""
+    if name.endswith(".json.gz"):
+        return gzip.compress(results_text(content).encode(), mtime=0)
+    if name.endswith(".json"):
+        return results_text(content).encode()
+    return (published_page(content) if name.endswith(".md") else report_page(content)).encode()
 
 
 def results_text(content: Content) -> str:

@@ -1,6 +1,6 @@
-"""What results over splits say of the order of methods, as sentences: pages quote them, and a test compares."""
+"""What results over splits say of the order of methods, as sentences: pages are made of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from scipy.stats import kendalltau
 from lethe.benchmark.benchmark_results import BenchmarkResults
 from lethe.benchmark.results import benchmark_results
 from lethe.benchmark.split_ranking import LEVEL, same_task_cells
+from lethe.metrics.benchmark.paired_t import paired_t
 from lethe.reports.comparable_methods import left_out
 from lethe.reports.split_ranking_table import Ranked, ranked_over_splits
 
@@ -46,6 +47,24 @@ def first_sentence(content: Mapping[str, Any], metric: str) -> str:
     return f"`{ranked.methods[first]}` has the highest mean and differs from {n_differing} of the {others} others{end}."
 
 
+def contrast_sentence(content: Mapping[str, Any], first: str, second: str, metric: str) -> str:
+    """Return whether two methods differ: the one contrast that was declared before the runs, tested by itself."""
+    ranked = ranked_of(content, metric)
+    if missing := [name for name in (first, second) if name not in ranked.methods]:
+        return f"The contrast that was declared, `{first}` against `{second}`, cannot be tested: no {missing[0]}."
+    results, names = benchmark_results(dict(content)), same_task_cells(content)[0]
+    values = results.metric(metric)[[results.cells.index(name) for name in names]]
+    higher, lower = (values[:, results.methods.index(name)] for name in (first, second))
+    test = paired_t(higher, lower)
+    p_value = 2 * min(test.p_value, 1 - test.p_value)
+    word = "undecided" if p_value >= LEVEL else f"`{first if test.mean > 0 else second}` is higher"
+    return (
+        f"The contrast declared before the runs, `{first}` less `{second}` by {NAMES[metric]}: {test.mean:.3f} "
+        f"[{test.interval[0]:.3f}, {test.interval[1]:.3f}], p = {p_value:.3f} (two-sided paired t-test over "
+        f"{len(names)} splits, level {LEVEL:g}): {word}."
+    )
+
+
 def agreement_sentence(first: Mapping[str, Any], second: Mapping[str, Any], metric: str) -> str:
     """Return Kendall's tau of the means of the methods that both have, without those that are 0 in either."""
     means = [_means(content, metric) for content in (first, second)]
@@ -56,11 +75,6 @@ def agreement_sentence(first: Mapping[str, Any], second: Mapping[str, Any], metr
         f"Kendall's tau of {NAMES[metric]} over the {len(common)} common methods that are 0 in neither is {tau:.2f} "
         f"(p = {p_value:.2f}){decided}."
     )
-
-
-def page_sentences(content: Mapping[str, Any], metric: str = "f") -> Sequence[str]:
-    """Return the sentences that a page of these results quotes."""
-    return difference_sentence(content, metric), first_sentence(content, metric)
 
 
 def _means(content: Mapping[str, Any], metric: str) -> dict[str, float]:

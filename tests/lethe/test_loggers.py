@@ -36,7 +36,7 @@ def test_numbers_of_an_evaluation_have_their_references(evaluation: lethe.Evalua
 def test_numbers_of_a_score_and_of_a_benchmark() -> None:
     score = lethe.score(SIDES[0], SIDES[1], oracle=SIDES[2])
     assert numbers(score)["score/oracle"] == score.oracle.headline
-    table = lethe.benchmark(Path(__file__).parents[2] / "docs" / "benchmarks" / "fashion-tuned" / "split-1.json")
+    table = lethe.benchmark(Path(__file__).parents[2] / "docs" / "benchmarks" / "tofu-folder.json")
     rows = table.to_frame()
     assert len(numbers(table)) == rows["value"].notna().sum()
     with pytest.raises(InvalidInput, match="dict is no result"):

@@ -287,16 +287,22 @@ def report(
     out: Out = OUT,
     page: Annotated[
         Path | None,
-        typer.Option("--page", help="Where to write it; else SLUG.html in the folder. X.json holds the results alone."),
+        typer.Option(
+            "--page",
+            help="Where to write it; else SLUG.html in the folder. X.md: for publishing. X.json, X.json.gz: results.",
+        ),
     ] = None,
     cells: Annotated[
         Path | None, typer.Option("--cells", help="A folder: write a JSON file of each finished cell, no page.")
     ] = None,
 ) -> None:
-    """Write one HTML file with tables, figures, settings, versions and hashes, or the results as JSON."""
+    """Write one HTML file with tables, figures, settings, versions and hashes, or the results as JSON.
+
+    A folder with README.md (`--page README.md`) and results.json.gz is what `check` takes.
+    """
     from lethe.benchmark.finished_cells import write_finished_cells
     from lethe.benchmark.store import write_whole
-    from lethe.reports.benchmark_page import report_page, results_text
+    from lethe.reports.benchmark_page import report_file
 
     content = read_source(source, out)
     if cells is not None:
@@ -304,17 +310,43 @@ def report(
             console.print(str(written), markup=False, highlight=False, soft_wrap=True)
         return
     path = page or (Path(source) if Path(source).is_dir() else out) / f"{content['slug']}.html"
-    write_whole(path, (results_text(content) if path.suffix == ".json" else report_page(content)).encode())
+    write_whole(path, report_file(content, path.name))
     console.print(str(path), markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
 def check(source: Source, out: Out = OUT, as_json: Json = False) -> None:
-    """Compare the results with orderings that the papers report, in a checkout. Exit status 3: a hard one fails."""
+    """Compare a published page with its results, or results with orderings that the papers report.
+
+    A folder of results with a README.md: the page is made again; exit status 1 where a number or sentence differs.
+    All else, in a checkout: exit status 3 where a hard ordering fails.
+    """
+    content, page = read_source(source, out), Path(source) / "README.md"
+    if page.is_file():
+        _check_page(page, content, as_json=as_json)
+    else:
+        _check_orderings(content, as_json=as_json)
+
+
+def _check_page(page: Path, content: dict[str, Any], *, as_json: bool) -> None:
+    from lethe.reports.published_page import page_differences
+    from lethe.text_files import read_text
+
+    found = page_differences(read_text(page), content)
+    if as_json:
+        print_json(found)
+    else:
+        for line in found or [f"{page} is what its results give"]:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if found:
+        raise InvalidInput(f"{page} is not what its results give: {len(found)} lines differ")
+
+
+def _check_orderings(content: dict[str, Any], *, as_json: bool) -> None:
     from dataclasses import asdict
 
     papers = import_from_checkout("benchmarks.papers.orderings", purpose="lethe benchmark check")
-    found = papers.check_orderings(read_source(source, out))
+    found = papers.check_orderings(content)
     if as_json:
         print_json([asdict(each) for each in found])
     else:

@@ -19,13 +19,12 @@ def read_source(given: str, out: Path) -> dict[str, Any]:
     source = Path(given)
     if not source.exists():
         raise InvalidInput(f"{source} is not there: name a benchmark file, a folder, a report, or server:SLUG")
+    from lethe.benchmark.finished_cells import read_cells, result_files
     from lethe.benchmark.plan import read_plan
     from lethe.benchmark.results import collect, read_results
     from lethe.benchmark.store import require_folder
 
-    if source.is_dir() and not (source / "benchmarks").is_dir() and any(source.glob("*.json")):
-        from lethe.benchmark.finished_cells import read_cells
-
+    if source.is_dir() and not (source / "benchmarks").is_dir() and result_files(source):
         return read_cells(source)
     if source.is_dir():
         return collect(read_plan(_only_benchmark(source)), require_folder(source))

@@ -29,7 +29,7 @@ def test_score_fits_its_schema() -> None:
 
 
 def test_benchmark_fits_its_schema() -> None:
-    stored = json.loads((FOLDER.parent / "benchmarks" / "fashion-tuned" / "split-1.json").read_text())
+    stored = json.loads((FOLDER.parent / "benchmarks" / "tofu-folder.json").read_text())
     jsonschema.validate(stored, schema("benchmark"))
     del stored["n_models"]
     with pytest.raises(jsonschema.ValidationError, match="n_models"):
