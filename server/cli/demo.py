@@ -34,7 +34,7 @@ ENDED_EARLIER = ("closed", "provisional", "final", "archived")
 ENDS = ("scored", "failed", "cancelled")
 # Steps of the bar, each with the seconds that it took on two cores: it guesses by them until it has seen some.
 PREPARE, EVALUATE, BASELINES = "prepare the public split", "evaluate the submissions", "evaluate the baselines"
-STEP_S = {PREPARE: 40.0, EVALUATE: 110.0, BASELINES: 180.0}
+STEP_S = {PREPARE: 50.0, EVALUATE: 110.0, BASELINES: 180.0}
 
 
 @dataclass(frozen=True)
