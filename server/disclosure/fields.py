@@ -132,7 +132,7 @@ HARMLESS: Mapping[str, Fields] = {
     "of the documentation, or how far preparations are, which nobody has sent anything for": {
         "HelpPage": "name title html sections",
         "HelpSection": "page anchor title heading text",
-        "page": "shown pages found preparing preparing_unseen best_id best_name has_costs",
+        "page": "shown pages found preparing preparing_unseen named settings best_id best_name has_costs",
     },
     "of the catalogue of metrics, of the scorer or of the program": {
         "MetricOut": "id title unit direction capture_levels source formula paper_and_code",
