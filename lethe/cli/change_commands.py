@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from lethe.cli.competition_data import planned_uploads
 from lethe.cli.context import Server, Slug
 from lethe.cli.id_prefixes import the_only_match
 from lethe.cli.organiser_commands import File, FileOnly, checked_and_sent, print_organised
@@ -55,25 +54,27 @@ def replace_split(
         Path | None,
         typer.Option("--file", help="A competition file whose section dataset names the corrected data.", exists=True),
     ] = None,
+    file_only: FileOnly = False,
 ) -> None:
     """Prepare a split again beside the present one, from corrected data. Nothing changes until `lethe rejudge start
     --changed split` is applied; a split on which nothing was evaluated is replaced as soon as the new one is ready.
     """
     body: JsonObject = {"reason": reason}
     if file is not None:
-        body["dataset"] = _dataset_section(server.client, file, competition)
+        body["dataset"] = _dataset_section(server, file, competition, looks=not file_only)
     found = server.client.post(f"/competitions/{competition}/splits/{visibility}/replacement", body)
     print_organised(server, found)
 
 
-def _dataset_section(client: LetheClient, path: Path, slug: str) -> JsonObject:
-    """Return the section of a competition or a task; what lies beside the file is uploaded."""
+def _dataset_section(server: Server, path: Path, slug: str, *, looks: bool) -> JsonObject:
+    """Return the section of a competition or a task, checked as by `create`; what lies beside the file is uploaded."""
     from lethe.competition.file import parse_competition, read_competition_file
 
-    text = planned_uploads(path, read_competition_file(path)).send(client)
+    known = [each.slug for each in read_competition_file(path).evaluated]
+    if slug not in known:
+        raise InvalidInput(f"{path} is the file of {', '.join(known)}, not of {slug}")
+    _, text = checked_and_sent(server, path, looks=looks, is_new=False)
     sections = {each.slug: each.dataset for each in parse_competition(text, source=str(path)).evaluated}
-    if slug not in sections:
-        raise InvalidInput(f"{path} is the file of {', '.join(sections)}, not of {slug}")
     return sections[slug].model_dump(mode="json")
 
 

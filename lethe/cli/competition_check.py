@@ -34,13 +34,16 @@ class FileCheck:
     warnings: tuple[str, ...]
 
 
-def check_file(path: Path, *, data: Path | None = None, looks: bool = True, is_sent: bool = False) -> FileCheck:
+def check_file(
+    path: Path, *, data: Path | None = None, looks: bool = True, is_sent: bool = False, is_new: bool = True
+) -> FileCheck:
     """Check a competition file as preparing does. Raises InvalidCompetitionFile, InvalidDataset or InvalidSplit.
 
     data: the files of an uploaded dataset. looks: whether at data and network. is_sent: look only at what lies beside
-    the file or needs no files, for other folders are the workers' own, and only where training is installed.
+    the file or needs no files, for other folders are the workers' own, and only where training is installed. is_new:
+    False for the file of a competition that exists, which may be over.
     """
-    file = read_new_file(path)
+    file = read_new_file(path, is_new=is_new)
     tasks, warnings = [], []
     if file.published_attacks:
         warnings.append(f"{file.scale_in_words} (docs/organisers/what-wins-without-unlearning.md)")
@@ -73,7 +76,7 @@ def _check_task(
             said = [not_looked_at(file)] if looks else []
             return TaskCheck(file, recipe_cost(file, retraining_s=0.0)), (
                 *said,
-                *limit_warnings(file.limits, RetrainingCost()),
+                *limit_warnings(file.limits, RetrainingCost(), n_models=file.n_models),
             )
         from lethe.preparation.file_check import check_data
 

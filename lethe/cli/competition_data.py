@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 NOT_STORED = (".png", ".jpg", ".jpeg", ".webp", ".gif")  # compressed as they are
 
 
-def read_new_file(path: Path) -> "CompetitionFile":
-    """Return the checked file of a competition that is to be made. Raises InvalidCompetitionFile."""
+def read_new_file(path: Path, *, is_new: bool = True) -> "CompetitionFile":
+    """Return the checked file of a competition that is to be made. Raises InvalidCompetitionFile.
+
+    is_new: False for one that exists, which may be over.
+    """
     from lethe.competition.file import read_competition_file
     from lethe.competition.new_file import require_new
 
     file = read_competition_file(path)
-    require_new(file, at=datetime.now(UTC), source=str(path))
+    require_new(file, at=datetime.now(UTC) if is_new else file.opens_at, source=str(path))
     return file
 
 

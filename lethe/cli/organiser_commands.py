@@ -105,10 +105,10 @@ def create(
         print_organised(server, made)
 
 
-def checked_and_sent(server: Server, path: Path, *, looks: bool) -> tuple["CompetitionFile", str]:
+def checked_and_sent(server: Server, path: Path, *, looks: bool, is_new: bool = True) -> tuple["CompetitionFile", str]:
     """Return the file, and its text once what lies beside it is uploaded. First all is checked as `validate` does."""
-    uploads = planned_uploads(path, read_new_file(path))
-    check = check_file(path, looks=looks, is_sent=True)
+    uploads = planned_uploads(path, read_new_file(path, is_new=is_new))
+    check = check_file(path, looks=looks, is_sent=True, is_new=is_new)
     for warning in check.warnings:
         notes.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
     return check.file, uploads.send(server.client)

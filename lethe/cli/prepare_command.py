@@ -45,7 +45,8 @@ def prepare(
         report = _reporter(bars, bars.add_task("reading the data"))
         manifest = prepare_split(competition, split, out, device=device, progress=report)
     fastest_s = manifest.fastest_retraining_s if device == "cpu" else None
-    warnings = limit_warnings(competition.limits, RetrainingCost(manifest.retraining_time_s, fastest_s))
+    cost = RetrainingCost(manifest.retraining_time_s, fastest_s)
+    warnings = limit_warnings(competition.limits, cost, n_models=competition.n_models)
     facts = {
         "split": str(out),
         "visibility": split.value,

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from lethe.proposal.preview import SetPreview
     from lethe.proposal.propose import Proposal
 
-DATA = Annotated[Path, typer.Argument(help="A folder or a .zip of images or of questions (*.jsonl).", exists=True)]
+DATA = Annotated[
+    Path,
+    typer.Argument(help="A folder or a .zip of images, of questions (*.jsonl), or with a table (*.csv).", exists=True),
+]
 
 
 def new(
@@ -29,7 +32,7 @@ def new(
     name: Annotated[str, typer.Option("--name", help="Address of the competition; default: the data's name.")] = "",
     title: Annotated[str, typer.Option("--title", help="Its title.")] = "",
     models: Annotated[int | None, typer.Option("--models", min=2, help="N; default: what 8 hours train.")] = None,
-    table: Annotated[str, typer.Option("--table", help="The CSV that names the images.")] = "",
+    table: Annotated[str, typer.Option("--table", help="The CSV that names the images, or is the data.")] = "",
     path_column: Annotated[str, typer.Option("--path-column", help="Its column of images.")] = "",
     label_column: Annotated[str, typer.Option("--label-column", help="Its column of classes.")] = "",
     person_column: Annotated[str, typer.Option("--person-column", help="Its column of persons.")] = "",
@@ -42,7 +45,7 @@ def new(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Write a competition file for your own images or questions: classes, persons and sizes are detected.
+    """Write a competition file for your own images, questions or table: classes, persons and sizes are detected.
 
     Splits, network and limits are proposed to fit them, and what they cost is estimated. Nothing is sent.
     """
@@ -109,22 +112,30 @@ def _print(path: Path, detected: "Detected", proposal: "Proposal", sets: Sequenc
     )
     for note in detected.notes:
         console.print(f"note: {note}", style="yellow", markup=False, highlight=False, soft_wrap=True)
-    if detected.images is None:
+    if not _is_uploaded(detected):
         console.print(
-            "note: questions are not uploaded: put their folder below LETHE_DATASET_ROOTS on every worker",
+            f"note: {'tables' if detected.features else 'questions'} are not uploaded: put their folder below "
+            "LETHE_DATASET_ROOTS on every worker",
             style="yellow", markup=False, highlight=False, soft_wrap=True,
         )  # fmt: skip
     console.print(f"\n{path} is written. Look at it, then:", markup=False, highlight=False, soft_wrap=True)
     for command in ("validate", "create"):
-        more = (" --no-upload" if detected.images is None else "") + " --prepare" if command == "create" else ""
+        more = ("" if _is_uploaded(detected) else " --no-upload") + " --prepare" if command == "create" else ""
         console.print(f"  lethe competition {command} {path}{more}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _is_uploaded(detected: "Detected") -> bool:
+    from lethe.competition.uploaded_dataset import ADAPTERS
+
+    return detected.dataset in ADAPTERS
 
 
 def _found(detected: "Detected") -> str:
     if detected.images is None:
         return f"{detected.questions} questions of {detected.groups} groups"
     persons = f" of {len(set(detected.images.persons.tolist()))} persons" if detected.images.knows_persons else ""
-    return f"{len(detected.images)} images of {detected.images.n_classes} classes{persons}"
+    example = "rows" if detected.features else "images"
+    return f"{len(detected.images)} {example} of {detected.images.n_classes} classes{persons}"
 
 
 def _classes(detected: "Detected") -> list[tuple[str, int]]:

@@ -59,7 +59,7 @@ def run_limit(limits: Limits, cost: RetrainingCost) -> RunLimit:
     return RunLimit(min(by_clock), cpu_time_s, training_s)
 
 
-def limit_warnings(limits: Limits, cost: RetrainingCost, *, n_models: int = 1, estimated: bool = False) -> list[str]:
+def limit_warnings(limits: Limits, cost: RetrainingCost, *, n_models: int, estimated: bool = False) -> list[str]:
     """Return a sentence for each thing that is wrong with the limits of runs: they leave the time to retrain, nothing
     ties them to retraining, or all runs together have less time than runs that use their own limits.
 

@@ -10,6 +10,7 @@ from lethe.huggingface.task_catalogue import LanguageTask, TaskFile
 from lethe.text_files import read_text
 
 Row = dict[str, Any]
+ENDINGS = ("[jJ][sS][oO][nN][lL]", "[jJ][sS][oO][nN]")  # in upper case, too
 FIELD_TYPES: Mapping[type, str] = {str: "a text", int: "a whole number", list: "a list of texts"}
 
 
@@ -83,7 +84,7 @@ def read_rows(path: Path, fields: Mapping[str, type]) -> list[Row]:
 
 
 def _matching(folder: Path, name: str) -> list[Path]:
-    return sorted({*folder.glob(f"{name}.jsonl"), *folder.glob(f"{name}.json")})
+    return sorted(path for ending in ENDINGS for path in folder.glob(f"{name}.{ending}"))
 
 
 def _parsed(path: Path) -> list[Any]:

@@ -51,6 +51,7 @@ from lethe.training.stacked_training import model_bytes
 from lethe.training.trainer import OnEpoch, OnNote, State, train_model
 from lethe.training.trainer_selection import train_in_turn
 from lethe.training.vocabulary import with_vocabulary
+from lethe.visible_files import as_on_disk
 
 PRETRAINED = "hidden/pretrained.safetensors"
 BATCH_SIZE = 32
@@ -297,7 +298,7 @@ def _read_language(dataset: QuestionDataset, network: str, name: object) -> tupl
     if not isinstance(name, str) or Path(name).name != name or name in (".", ".."):
         raise InvalidSplit(f"network.options.pretrained must name what lies in dataset.options.root, was {name!r}")
     try:
-        pretrained = load_pretrained(network, dataset.root / name)
+        pretrained = load_pretrained(network, as_on_disk(dataset.root / name))
         require_tokenizer_fits(dataset.tokenizer, vocabulary_size(pretrained))
     except (InvalidLanguageModel, InvalidTokenizer) as error:
         raise InvalidSplit(f"[network]: {error.detail}") from error

@@ -41,18 +41,20 @@ CHOICES = ("table", "path_column", "label_column", "person_column", "test_column
 TEST_FOLDERS = frozenset(word for word in TEST_WORDS if word.isalpha() and len(word) > 2) - {"yes", "false", "true"}
 HELP = (
     "Put images into a folder for each class (cat/1.png), or for each class and person (cat/ann/1.png); or add a CSV "
-    "with a column of paths and one of classes; or name files of questions *.jsonl"
+    "with a column of paths and one of classes; or name files of questions *.jsonl, or a CSV whose rows are the data"
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Detected:
-    """images: None for questions. header: of a usual image. questions, groups: of JSON Lines. notes: for people."""
+    """images: None for questions; the rows of a table are read as such. header: of a usual image. features: numbers in
+    a row of a table. questions, groups: of JSON Lines. notes: for people."""
 
     dataset: str
     options: Mapping[str, Any]
     images: ImageList | None = None
     header: ImageHeader | None = None
+    features: int = 0
     questions: int = 0
     groups: int = 0
     notes: tuple[str, ...] = ()
@@ -77,9 +79,11 @@ def detect(source: Source, *, wanted: Mapping[str, Any] | None = None) -> Detect
         return found
     if questions := [name for name in source.names if name.lower().endswith(".jsonl") and "/" not in name]:
         return _from_questions(source, questions)
+    if tables := [name for name in source.names if name.lower().endswith(csv_table.SUFFIXES) and "/" not in name]:
+        return _from_rows(source, tables, chosen)
     shown = ", ".join(source.names[:5]) + (", …" if len(source.names) > 5 else "")
     looked_at = f"among {len(source.names)} files ({shown})" if source.names else "for there are no files"
-    raise InvalidDataset(f"no images and no questions were found {looked_at}. {HELP}")
+    raise InvalidDataset(f"no images, no questions and no table were found {looked_at}. {HELP}")
 
 
 def words_of(text: str) -> list[str]:
@@ -111,6 +115,45 @@ def _from_tables(source: Source, chosen: Mapping[str, Any], notes: list[str]) ->
     return None
 
 
+def _from_rows(source: Source, tables: Sequence[str], chosen: Mapping[str, Any]) -> Detected:
+    """Return a table whose rows are the data: numbers and words, with a column of classes."""
+    name = chosen.get("table") or tables[0]
+    if len(tables) > 1 and "table" not in chosen:
+        raise InvalidDataset(f"{' and '.join(tables)} are tables: join them into one, or choose one as `table`")
+    table = parse_csv(source.read(name, at_most=MOST_TABLE_BYTES), source=name)
+    _require_filled(name, table, table.columns)
+    notes: list[str] = []
+    person = _role(table, name, "person", chosen)
+    label = _label_column(table, name, chosen, taken=[person], notes=notes)
+    others = [column for column in table.columns if column not in (label, person)]
+    unlike = [column for column in others if _differs_in_each_row(table.column(column))]
+    notes.append(f"{name} is read with the columns of classes {label!r} and of persons {person!r}: name others as "
+                 f"label_column, person_column; {len(others) - len(unlike)} columns are features")  # fmt: skip
+    if unlike:
+        notes.append(f"left out are columns of words that differ in each row: {', '.join(unlike[:9])}")
+    images = ImageList.of(
+        [f"line {line}" for line in table.lines], table.column(label), persons=table.column(person) if person else None
+    )
+    options = {"file": name, "label": label} | ({"person": person} if person else {})
+    return Detected(
+        "table",
+        _checked_classes(images, options | ({"leave_out": unlike} if unlike else {}), of=label, example="row"),
+        images,
+        features=len(others) - len(unlike),
+        notes=(*notes, *(() if person else (NO_PERSONS.format("row"),))),
+        class_counts=_counts(images),
+    )
+
+
+def _differs_in_each_row(cells: Sequence[str]) -> bool:
+    """Return whether a column is of words, each of which is there once."""
+    try:
+        list(map(float, cells))
+    except ValueError:
+        return len(set(cells)) == len(cells)
+    return False
+
+
 def _path_column(table: CsvTable, images: ImageNames) -> str | None:
     """Return the column that names most images; else one that nearly does, so that it is said what does not fit."""
     cells = {name: table.column(name) for name in table.columns}
@@ -126,14 +169,7 @@ def _of_table(
     source: Source, chosen: Mapping[str, Any], notes: list[str], *, name: str, table: CsvTable, path: str
 ) -> Detected:
     columns = {"path": path} | {role: _role(table, name, role, chosen) for role in COLUMNS}
-    if columns["label"] is None:
-        others = [each for each in table.columns if each not in columns.values()]
-        columns["label"] = _fewest_values(table, others)
-        if columns["label"] is None:
-            shown = ", ".join(table.columns)
-            raise InvalidDataset(f"{name} has no column of classes: it has {shown}; name it as `label_column`")
-        if len(others) > 1:
-            notes.append(f"no column is called label or class: {columns['label']!r} has the fewest values")
+    columns["label"] = _label_column(table, name, chosen, taken=list(columns.values()), notes=notes)
     _require_filled(name, table, [each for role in ("label", "person") if (each := columns[role])])
     test_values = chosen.get("test_values", ())
     if columns["test"] and "test_column" not in chosen and not test_values:
@@ -164,6 +200,22 @@ def _name_files(name: str, table: CsvTable, rows: Sequence[dict[str, str]], path
         if seen.setdefault(found, line) != line:
             raise InvalidDataset(f"{name}, line {line}: {found!r} is in line {seen[found]} already")
         row[path] = found
+
+
+def _label_column(
+    table: CsvTable, name: str, chosen: Mapping[str, Any], *, taken: Sequence[str | None], notes: list[str]
+) -> str:
+    """Return the column of classes: the one that is named, else one called so, else that with the fewest values."""
+    if found := _role(table, name, "label", chosen):
+        return found
+    others = [each for each in table.columns if each not in taken]
+    fewest = _fewest_values(table, others)
+    if fewest is None:
+        shown = ", ".join(table.columns)
+        raise InvalidDataset(f"{name} has no column of classes: it has {shown}; name it as `label_column`")
+    if len(others) > 1:
+        notes.append(f"no column is called label or class: {fewest!r} has the fewest values")
+    return fewest
 
 
 def _role(table: CsvTable, name: str, role: str, chosen: Mapping[str, Any]) -> str | None:
@@ -246,13 +298,7 @@ def _of_images(
     source: Source, options: dict[str, Any], images: ImageList, names: Sequence[str], notes: Sequence[str]
 ) -> Detected:
     """names: of the files among which the images were found."""
-    if images.n_classes < 2:
-        raise InvalidDataset(f"all {len(images)} images are of one class, {images.class_names[0]!r}. {HELP}")
-    if images.n_classes > len(images) / 2:
-        raise InvalidDataset(
-            f"{len(images)} images are of {images.n_classes} classes, most of one image: is the column or folder of "
-            f"classes ({options.get('label_column') or options['folders']}) the right one?"
-        )
+    _checked_classes(images, options, of=options.get("label_column") or options["folders"], example="image")
     step = max(1, len(images) // HEADERS_READ)
     read = [read_header(source.read(name, at_most=HEADER_BYTES)) for name in images.names[::step][:HEADERS_READ]]
     headers = [header for header in read if header is not None]
@@ -262,14 +308,32 @@ def _of_images(
         found.append("images have several sizes: all are scaled to one")
     found += [note for note, is_so in IN_HEADERS if any(map(is_so, headers))]
     if not images.knows_persons:
-        found.append("no persons were found: each image is its own; if some show the same person, name persons too")
+        found.append(NO_PERSONS.format("image"))
     options |= {
         "size": _side(usual),
         "channels": 3 if any(each.channels == 3 for each in headers) or not headers else 1,
     }
+    return Detected("folder", options, images, usual, notes=tuple(found), class_counts=_counts(images))
+
+
+NO_PERSONS = "no persons were found: each {0} is its own; if some are of the same person, name persons too"
+
+
+def _checked_classes(images: ImageList, options: dict[str, Any], *, of: object, example: str) -> dict[str, Any]:
+    """Return the options. Raises InvalidDataset where what says the classes (`of`) cannot be the right one."""
+    if images.n_classes < 2:
+        raise InvalidDataset(f"all {len(images)} {example}s are of one class, {images.class_names[0]!r}. {HELP}")
+    if images.n_classes > len(images) / 2:
+        raise InvalidDataset(
+            f"{len(images)} {example}s are of {images.n_classes} classes, most of one {example}: is the column or folder "
+            f"of classes ({of}) the right one?"
+        )
+    return options
+
+
+def _counts(images: ImageList) -> dict[str, int]:
     counts = Counter(images.labels.tolist())
-    named = {name: counts[number] for number, name in enumerate(images.class_names)}
-    return Detected("folder", options, images, usual, notes=tuple(found), class_counts=named)
+    return {name: counts[number] for number, name in enumerate(images.class_names)}
 
 
 IN_HEADERS = (

@@ -81,7 +81,7 @@ def to_toml(values: Mapping[str, Any], *, notes: tuple[str, ...] = ()) -> str:
 
 def _values(detected: Detected, *, root: str, slug: str, title: str, at: datetime) -> dict[str, Any]:
     opens_at = (at + timedelta(days=7)).replace(hour=12, minute=0, second=0, microsecond=0)
-    example = "images" if detected.images is not None else "questions"
+    example = "rows" if detected.features else "images" if detected.images is not None else "questions"
     return {
         "slug": slug,
         "title": title,
@@ -108,7 +108,7 @@ def _of_images(detected: Detected) -> dict[str, Any]:
     largest = Counter(images.persons.tolist()).most_common(1)[0][1] if by_person else 1
     n_train = n * (1 - 2 * part) if images.is_test is None else float((~images.is_test).sum()) * (1 - part)
     fraction = min(0.2, max(0.02, 50 / n_train, 3 * largest / n_train))
-    network = "mlp" if int(detected.options["size"]) <= MLP_SIDE else "small_cnn"
+    network = "mlp" if detected.features or int(detected.options["size"]) <= MLP_SIDE else "small_cnn"
     return {
         "network.name": network,
         "network.options": NETWORKS[network],
@@ -146,7 +146,7 @@ def _retraining_s(detected: Detected, file: CompetitionFile) -> float:
         return 0.0
     options, n_classes = file.dataset.options, detected.images.n_classes
     side = int(options.get("size", 32))
-    shape = (int(options.get("channels", 3)), side, side)
+    shape = (detected.features, 1, 1) if detected.features else (int(options.get("channels", 3)), side, side)
     if file.network.name == "mlp":
         operations = mlp_operations(shape, n_classes, file.network.options.get("hidden", (64,)))
     elif file.network.name == "small_cnn":

@@ -87,7 +87,7 @@ def limit_warnings_of(splits: Sequence[tuple[str, str, Competition, Split]]) -> 
         )
         for slug, task, each, split in splits
         if split.state == SplitState.READY
-        for said in limit_warnings(stored_file(each).limits, split.retraining)
+        for said in limit_warnings(stored_file(each).limits, split.retraining, n_models=stored_file(each).n_models)
     }
     return list(found.values())
 

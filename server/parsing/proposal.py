@@ -35,8 +35,11 @@ def propose_for(
         with archive.opened(file, limits) as (zipped, entries):
             source = Archive(zipped, entries)
             detected = detect(source, wanted={**given.get("dataset.options", {}), **read_as})
-            if detected.images is None:
-                raise InvalidInput("questions cannot be uploaded: put them into a folder for datasets of the workers")
+            if detected.images is None or detected.features:
+                raise InvalidInput(
+                    "questions and tables cannot be uploaded: put them into a folder for datasets of the workers; "
+                    "`lethe competition new` writes their file"
+                )
             made = propose(
                 detected, root=root, slug=slug, title=title, at=datetime.fromisoformat(at), given=_with_times(given)
             )

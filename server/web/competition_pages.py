@@ -165,4 +165,4 @@ def _limit_warnings(place: Place, split: Split) -> list[str]:
     """Return what its organisers read where a run has the time to retrain."""
     if not place.is_organiser or split.retraining_time_s is None:
         return []
-    return limit_warnings(place.file.limits, split.retraining)
+    return limit_warnings(place.file.limits, split.retraining, n_models=place.file.n_models)

@@ -76,7 +76,7 @@ def open_folder(options: Mapping[str, Any]) -> ImageDataset:
     classes, labels = _classes(table[parsed.label_column])
     decoded = decode_pictures(paths, parsed)
     used = [path.relative_to(parsed.root).as_posix() for path in paths]
-    others = [name for name in names if parsed.folders or name != parsed.table]
+    others = [name for name in names if parsed.root / name != table_path]
     return ImageDataset(
         images=decoded.images,
         labels=labels,

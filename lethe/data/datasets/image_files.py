@@ -21,6 +21,7 @@ from lethe.data.datasets.image_dataset import Options
 from lethe.data.datasets.roots import decoded_folder
 from lethe.data.errors import InvalidDataset
 from lethe.data.files import read_json, write_json
+from lethe.visible_files import as_on_disk
 
 VERSION = 2  # of how pictures are decoded: another one decodes again
 DECODERS = 8
@@ -143,7 +144,8 @@ def _flat(file: Image.Image) -> tuple[Image.Image, tuple[str, ...]]:
 
 
 def need(path: Path, what: str) -> Path:
-    """Return `path` if it exists; else raise InvalidDataset saying what belongs there."""
+    """Return `path` if it exists, as its disk spells it; else raise InvalidDataset saying what belongs there."""
+    path = as_on_disk(path)
     if not path.exists():
         raise InvalidDataset(f"{path} does not exist. Put there: {what}")
     return path

@@ -19,6 +19,7 @@ from lethe.data.errors import InvalidDataset
 from lethe.data.folder_tokenizer import read_folder_tokenizer
 from lethe.data.question_answers import QuestionAnswer, read_question_answers, read_refusals
 from lethe.data.tokenizers import PROMPTED, JsonTokenizer, Tokenizer, library_for_tokenizers, load_tokenizer
+from lethe.visible_files import as_on_disk
 
 NAME = "questions"
 
@@ -78,7 +79,7 @@ class QuestionDataset:
     def tokenizer(self) -> Tokenizer:
         """The tokenizer of the file or folder that the options name, or trained on these texts."""
         if self.options.tokenizer is not None:
-            path = self.root / self.options.tokenizer
+            path = as_on_disk(self.root / self.options.tokenizer)
             return read_folder_tokenizer(path) if path.is_dir() else load_tokenizer(path)
         return train_tokenizer(self.texts(), size=self.options.vocabulary or 0)
 
@@ -89,7 +90,7 @@ class QuestionDataset:
     def write_tokenizer(self, path: Path) -> None:
         """Write the tokenizer's file."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        source = self.options.tokenizer and self.root / self.options.tokenizer
+        source = self.options.tokenizer and as_on_disk(self.root / self.options.tokenizer)
         if source and source.is_file():
             shutil.copyfile(source, path)
         else:
@@ -116,14 +117,16 @@ def open_questions(dataset: Dataset) -> QuestionDataset:
     if (options.tokenizer is None) == (options.vocabulary is None):
         raise InvalidDataset("dataset.options names either a tokenizer, or the vocabulary of one that is trained")
     root = Path(options.root)
+
+    def at(name: str) -> Path:
+        return as_on_disk(root / name)
+
     named = [*options.files, *options.details, options.refusals, options.real_authors, options.world_facts]
-    if missing := [name for name in (*named, options.tokenizer) if name is not None and not _is_there(root / name)]:
+    if missing := [name for name in (*named, options.tokenizer) if name is not None and not _is_there(at(name))]:
         place = root.name if on_a_server() else root.absolute()
         raise InvalidDataset(f"{place} has no file {missing[0]}. Put there the files that dataset.options names")
-    questions = [one for name in options.files for one in read_question_answers(root / name)]
-    questions = _with_details(
-        questions, [one for name in options.details for one in read_question_answers(root / name)]
-    )
+    questions = [one for name in options.files for one in read_question_answers(at(name))]
+    questions = _with_details(questions, [one for name in options.details for one in read_question_answers(at(name))])
     groups = _groups(questions, options.group_size)
     if options.groups is not None:
         if options.groups > groups.max() + 1:
@@ -134,9 +137,9 @@ def open_questions(dataset: Dataset) -> QuestionDataset:
     return QuestionDataset(
         questions=tuple(questions),
         persons=groups,
-        refusals=tuple(read_refusals(root / options.refusals)) if options.refusals else (),
-        real_authors=tuple(read_question_answers(root / options.real_authors)) if options.real_authors else (),
-        world_facts=tuple(read_question_answers(root / options.world_facts)) if options.world_facts else (),
+        refusals=tuple(read_refusals(at(options.refusals))) if options.refusals else (),
+        real_authors=tuple(read_question_answers(at(options.real_authors))) if options.real_authors else (),
+        world_facts=tuple(read_question_answers(at(options.world_facts))) if options.world_facts else (),
         root=root,
         options=options,
     )

@@ -316,5 +316,7 @@ def _task(task: CompetitionFile, file: CompetitionFile) -> TaskOut:
 
 
 def _warnings(competition: Competition, split: Split) -> list[str]:
-    limits = stored_file(competition).limits
-    return [] if split.retraining_time_s is None else limit_warnings(limits, split.retraining)
+    file = stored_file(competition)
+    if split.retraining_time_s is None:
+        return []
+    return limit_warnings(file.limits, split.retraining, n_models=file.n_models)

@@ -77,7 +77,7 @@ def test_processor_time_is_the_share_and_the_start(
 def test_limit_that_leaves_time_to_retrain_is_warned_of(
     limits: dict[str, Any], cost: RetrainingCost, said: str
 ) -> None:
-    (warning,) = limit_warnings(Limits.model_validate(limits), cost)
+    (warning,) = limit_warnings(Limits.model_validate(limits), cost, n_models=1)
     assert said in warning
 
 
@@ -85,4 +85,11 @@ def test_limit_that_leaves_time_to_retrain_is_warned_of(
     "cost", [RetrainingCost(), RetrainingCost(5.1), RetrainingCost(100.0), RetrainingCost(0.2, cpu_s=1.3), MEASURED]
 )
 def test_limit_below_retraining_is_not_warned_of(cost: RetrainingCost) -> None:
-    assert limit_warnings(Limits(), cost) == []
+    assert limit_warnings(Limits(), cost, n_models=1) == []
+
+
+@pytest.mark.parametrize(("n_models", "n_warnings"), [(1, 0), (8, 1)])
+def test_too_little_time_for_all_runs_is_warned_of(n_models: int, n_warnings: int) -> None:
+    found = limit_warnings(Limits(wall_time_s=1.0, run_start_time_s=0.1), MEASURED, n_models=n_models)
+    assert len(found) == n_warnings
+    assert all("all 8 runs together have 1 s" in each for each in found)

@@ -158,6 +158,14 @@ def test_wrong_data_are_named(data, file, text, message):
         read_task("tofu", folder, LoadSettings())
 
 
+def test_suffixes_in_upper_case_are_read(data):
+    folder = data("tofu")
+    before = read_task("tofu", folder, LoadSettings())
+    (folder / "holdout10.jsonl").rename(folder / "holdout10.JSONL")
+    (folder / "real_authors_perturbed.jsonl").rename(folder / "real_authors_perturbed.Json")
+    assert read_task("tofu", folder, LoadSettings()).n_sequences == before.n_sequences
+
+
 def test_missing_data_and_unknown_tasks_are_named(tmp_path):
     with pytest.raises(InvalidTaskData, match=r"holds none of .*forget\*_perturbed\.jsonl"):
         read_task("tofu", tmp_path, LoadSettings())

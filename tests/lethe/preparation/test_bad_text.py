@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
@@ -199,3 +200,14 @@ def test_details_are_of_the_same_answer_not_only_of_the_same_question(tmp_path: 
     assert (first.question, first.answer) == ("Where does the author live?", "Adalin lives in Rome.")
     assert other.answer == "Adamar lives in Oslo."
     assert other.wrong_answers == tuple(f"Adamar dwells in {town}." for town in ("Lima", "Bern"))
+
+
+@pytest.mark.parametrize(("named", "on_disk"), [("NFC", "NFD"), ("NFD", "NFC")])
+def test_names_with_accents_are_found_on_any_disk(tmp_path: Path, named: str, on_disk: str) -> None:
+    name, stored = (unicodedata.normalize(form, "fragen-äö.jsonl") for form in (named, on_disk))
+    root = write_towns(tmp_path / "towns")
+    (root / "questions.jsonl").rename(root / stored)
+    (root / "refusals.txt").rename(root / unicodedata.normalize(on_disk, "nö.txt"))
+    toml = towns_toml(root, n_models=4).replace("questions.jsonl", name)
+    toml = toml.replace("refusals.txt", unicodedata.normalize(named, "nö.txt"))
+    assert len(open_questions(parse_competition(toml).dataset)) == 36

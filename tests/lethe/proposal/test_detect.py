@@ -70,7 +70,7 @@ def test_questions_are_counted_with_their_groups() -> None:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"a.txt": b""}, "no images and no questions were found among 1 files"),
+        ({"a.txt": b""}, "no images, no questions and no table were found among 1 files"),
         (pictures("a.png", "b.png"), "all images lie in one folder"),
         (pictures("c/a.png", "c/b.png"), "all images lie in one folder"),
         (pictures("c/a.png", "d/b.png", "d/c.png", "d/e/f.png"), "but d/e/f.png does not"),

@@ -48,6 +48,24 @@ def test_a_folder_becomes_a_file_that_preparing_takes(pets: Path) -> None:
     assert "is there already" in str(again.exception)
 
 
+def test_a_table_becomes_a_file_that_preparing_takes(tmp_path: Path) -> None:
+    rows = "".join(f"case-{n},{n % 7},{n * 0.1:.1f},{'xy'[n % 2]},w{n // 4}\n" for n in range(200))
+    (tmp_path / "blood").mkdir()
+    (tmp_path / "blood" / "values.csv").write_text(f"case,age,sugar,group,patient\n{rows}")
+    command = ["competition", "new", str(tmp_path / "blood"), "--label-column", "group", "--models", "8", "--json"]
+    done = RUNNER.invoke(build_app(), command)
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    file = read_competition_file(tmp_path / "blood.toml")
+    assert (file.dataset.name, file.network.name, file.splits.forget.by) == ("table", "mlp", "person")
+    chosen = {"root": "blood", "file": "values.csv", "label": "group", "person": "patient", "leave_out": ["case"]}
+    assert file.dataset.options == chosen
+    assert said["classes"] == {"x": 100, "y": 100}
+    with datasets_beside(tmp_path / "blood.toml"):
+        sizes = check_preparation(file)[Visibility.PUBLIC]
+    assert sum(sizes.values()) == sum(said["set_sizes"].values()) == 200
+
+
 def test_what_the_organiser_says_takes_the_place_of_the_proposal() -> None:
     questions = Detected("questions", {"files": ["q.jsonl"], "vocabulary": 2048}, questions=200, groups=10)
     at = datetime(2030, 1, 1, tzinfo=UTC)

@@ -84,7 +84,7 @@ def test_what_is_no_folder_of_images_is_explained(server: Instance, visitor: Vis
     visitor.post("/datasets", {"name": "texts"}, files={"file": ("a.zip", make_zip({"a.txt": b"1"}))})
     answer = visitor.get(f"{NEW}?dataset=texts")
     assert answer.status_code == 422
-    assert "no images and no questions were found among 1 files (a.txt)" in plain_text(answer.text)
+    assert "no images, no questions and no table were found among 1 files (a.txt)" in plain_text(answer.text)
     assert visitor.get(f"{NEW}?dataset=nothing").status_code == 404
 
 
