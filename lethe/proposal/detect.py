@@ -325,8 +325,8 @@ def _checked_classes(images: ImageList, options: dict[str, Any], *, of: object, 
         raise InvalidDataset(f"all {len(images)} {example}s are of one class, {images.class_names[0]!r}. {HELP}")
     if images.n_classes > len(images) / 2:
         raise InvalidDataset(
-            f"{len(images)} {example}s are of {images.n_classes} classes, most of one {example}: is the column or folder "
-            f"of classes ({of}) the right one?"
+            f"{len(images)} {example}s are of {images.n_classes} classes, most of one {example}: is the column or "
+            f"folder of classes ({of}) the right one?"
         )
     return options
 

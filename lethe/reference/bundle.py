@@ -50,7 +50,7 @@ class BundleDescription(BaseModel):
     files: every other file of the bundle. public_key, signature: Ed25519, base64; None where nobody signed.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="allow")  # keys of a newer version are kept: they are signed
 
     format: Literal["lethe-reference-1"] = FORMAT
     name: str = Field(max_length=200)

@@ -13,12 +13,13 @@ from typing import TypeVar
 from zipfile import BadZipFile, ZipFile
 
 from sqlalchemy import insert, select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from server.accounts.service import name_key
 from server.archives.exporter import FILES
 from server.archives.reader import ManifestArchive, invalid, is_vouched_for, read_manifest
-from server.archives.tables import CHUNK, OWN_PARTS, PEOPLE, Part, Row, read_row
+from server.archives.tables import CHUNK, OWN_PARTS, PEOPLE, Part, Row, read_row, unknown_columns
 from server.audit import log as audit
 from server.competitions import repository as competitions
 from server.db import Database, new_id, now
@@ -44,14 +45,16 @@ class Brought:
     renamed: dict[str, str]  # people whose name somebody here bears already: what they are called now
     receipt_key: str  # the other instance's, as the archive names it
     is_vouched_for: bool  # by a key that whoever imported it trusts
+    left_out: tuple[str, ...] = ()  # columns of another version, which this one does not have
 
 
 def read(database: Database, storage: Storage, path: Path, *, trusted: Collection[str] = ()) -> Brought:
     """Bring the competition in `path` into this instance.
 
     trusted: receipt keys of instances whose scores are believed; without one the competition's scores are marked as not
-    verified. Raises InvalidInput for an archive that is damaged or not signed by a key that is trusted, and Conflict
-    for a competition that this instance has already, or cannot understand.
+    verified. Columns that another version wrote and this one lacks are left out. Raises InvalidInput for an archive
+    that is damaged or not signed by a key that is trusted, and Conflict for a competition that this instance has
+    already, or that a newer version computes otherwise.
     """
     try:
         with ZipFile(path) as zipped:
@@ -68,16 +71,23 @@ def read(database: Database, storage: Storage, path: Path, *, trusted: Collectio
             with database.write() as session:
                 _check_is_new(session, checked)
                 renamed = _write_rows(session, checked, key=key, vouched=vouched)
-                data = {"archive": manifest["written_at"], "receipt_key": key, "renamed": renamed}
-                data |= {"scores_verified": vouched}
+                left_out = tuple(sorted(_unknown(checked)))
+                data: Row = {"archive": manifest["written_at"], "receipt_key": key, "renamed": renamed}
+                data |= {"scores_verified": vouched} | ({"left_out": list(left_out)} if left_out else {})
                 competition = competitions.by_slug(session, checked.slug)
                 audit.record(
                     session, None, "competition.imported", competition=competition, subject=checked.slug, data=data
                 )
     except BadZipFile as error:
         raise invalid(f"is not an archive: {error}") from error
+    except IntegrityError as error:
+        raise invalid(f"has rows of another version that this program cannot store: {error.orig}") from error
     rows = sum(manifest["rows"].values())
-    return Brought(checked.slug, rows, n_files, n_receipts, renamed, key, vouched)
+    return Brought(checked.slug, rows, n_files, n_receipts, renamed, key, vouched, left_out)
+
+
+def _unknown(checked: ManifestArchive) -> set[str]:
+    return {name for part in (PEOPLE, *OWN_PARTS) for row in checked.rows(part) for name in unknown_columns(part, row)}
 
 
 def _check_is_new(session: Session, checked: ManifestArchive) -> None:
@@ -115,7 +125,7 @@ def _write_rows(session: Session, checked: ManifestArchive, *, key: str, vouched
         if part.name == "teams":
             found = _merged_last(found)
         for some in _some(found):
-            values = [_renumbered(_known(part, row), part, numbers) | ours for row in some]
+            values = [_renumbered(read_row(part, row), part, numbers) | ours for row in some]
             for row in values:
                 row |= {name: people[row[name]] for name in names if row.get(name) is not None}
             if part.name == "shards":
@@ -132,7 +142,7 @@ def _write_people(session: Session, checked: ManifestArchive) -> tuple[dict[str,
     """
     ids, renamed = {}, {}
     for row in checked.people():
-        person = _known(PEOPLE, row)
+        person = read_row(PEOPLE, row)
         ids[str(person["id"])] = person["id"] = new_id()
         name = str(person["name"])
         if session.scalar(select(Account.id).where(Account.name_key == name_key(name))) is not None:
@@ -151,13 +161,6 @@ def _of_people(part: Part) -> tuple[str, ...]:
         for column in part.table.c
         if any(key.column.table is Account.__table__ for key in column.foreign_keys)
     )
-
-
-def _known(part: Part, row: Row) -> Row:
-    try:
-        return read_row(part, row)
-    except KeyError as error:
-        raise invalid(f"has a column {error} in {part.name} that this program does not know") from error
 
 
 def _renumbered(row: Row, part: Part, shards: dict[int, int]) -> Row:

@@ -18,11 +18,11 @@ from pydantic import ValidationError
 
 from lethe.client.receipts import canonical, verify
 from lethe.competition.file import CompetitionFile
-from lethe.competition.stored_document import read_stored
+from lethe.competition.stored_document import SCHEMA_VERSION, read_stored, schema_version
 from lethe.competition.tasks_section import task_name
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, Violation
-from server.archives.exporter import FILES, FORMAT, MANIFEST, RECEIPTS, ROWS, schema_head
+from server.archives.exporter import FILES, FORMAT, MANIFEST, RECEIPTS, ROWS
 from server.archives.tables import ADDED_LATER, OF_ACCOUNTS, OWN_PARTS, PEOPLE, Part, Row
 from server.competitions.lifecycle import RESCORED
 from server.competitions.read_file import check_size
@@ -40,7 +40,7 @@ ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def read_manifest(zipped: ZipFile) -> dict[str, Any]:
-    """Return the manifest. Raises InvalidInput for one that does not list the entries, Conflict for a newer schema."""
+    """Return the manifest. Raises InvalidInput for one that does not list the entries."""
     names = zipped.namelist()
     if MANIFEST not in names:
         raise invalid(f"is incomplete: it has no {MANIFEST}")
@@ -54,11 +54,6 @@ def read_manifest(zipped: ZipFile) -> dict[str, Any]:
     listed = set(manifest["entries"])
     if listed != set(names) - {MANIFEST}:
         raise invalid("is incomplete: its manifest does not match its entries")
-    if manifest["schema"] > schema_head():
-        raise Conflict(
-            f"The archive was written at revision {manifest['schema']} of the schema, this program is at "
-            f"{schema_head()}; bring it up to date first"
-        )
     return manifest
 
 
@@ -198,7 +193,12 @@ class ManifestArchive:
 
 
 def _checked_file(row: Row) -> CompetitionFile:
-    """Return the file of a competition. Raises InvalidInput for one that this instance would not take."""
+    """Return the file of a competition. Raises InvalidInput for one that this instance would not take, Conflict for one
+    that a newer version computes otherwise."""
+    if isinstance(row["config"], dict) and schema_version(row["config"]) > SCHEMA_VERSION:
+        raise Conflict(
+            f"{row['slug']} was made by a newer version of Lethe than this program: bring it up to date first"
+        )
     try:
         file = read_stored(CompetitionFile, row["config"])
     except (ValidationError, KeyError) as error:

@@ -133,9 +133,14 @@ def rows(session: Session, part: Part, ids: Ids) -> Iterator[Row]:
 
 
 def read_row(part: Part, row: Mapping[str, Any]) -> Row:
-    """Return what `rows` gave as the database takes it. Raises KeyError for a column that is not known here."""
+    """Return what `rows` gave as the database takes it, without columns that are not known here."""
     present = {RENAMED.get((part.name, name), name): value for name, value in row.items()}
-    return {name: _parsed(part.table.c[name].type, value) for name, value in present.items()}
+    return {name: _parsed(part.table.c[name].type, value) for name, value in present.items() if name in part.table.c}
+
+
+def unknown_columns(part: Part, row: Mapping[str, Any]) -> set[str]:
+    """Return the columns of a row that `read_row` leaves out, each with its table."""
+    return {f"{part.name}.{name}" for name in row if RENAMED.get((part.name, name), name) not in part.table.c}
 
 
 def _plain(value: Any) -> Any:

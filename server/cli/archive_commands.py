@@ -67,5 +67,8 @@ def import_competition(
     if not made.is_vouched_for:
         console.print("Its scores are marked as not verified: nobody vouches for that key (--trust).", highlight=False)
     console.print("Its people are placeholders: banned, without address or password.", highlight=False)
+    if made.left_out:
+        told = ", ".join(made.left_out)
+        console.print(f"Left out, because this version does not have them: {told}", highlight=False)
     for before, after in made.renamed.items():
         console.print(f"  {before} is called {after} here: somebody else bears that name", highlight=False)

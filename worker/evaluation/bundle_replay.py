@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from lethe.benchmark.method_runs import MethodRuns, RunPlace, own_original
 from lethe.client import bundle
 from lethe.competition.file import CompetitionFile
+from lethe.competition.stored_document import read_stored
 from lethe.competition.tasks_section import task_name
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets.roots import PATHS, datasets_beside
@@ -128,7 +129,7 @@ def _file(folder: Path, task: str) -> CompetitionFile:
         withheld = bundle.read(folder, "data.json")["seeds_withheld"]
         raise InvalidInput(f"The bundle has no seed of the splits, so no entry can be run again. {withheld}")
     try:
-        file = CompetitionFile.model_validate(of_task)
+        file = read_stored(CompetitionFile, of_task)
     except ValidationError as error:
         raise InvalidInput(
             f"{folder} holds a competition file that is not valid: {error.errors()[0]['msg']}"

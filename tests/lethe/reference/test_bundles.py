@@ -45,6 +45,19 @@ def zipped(files: Files, path: Path) -> Path:
     return path
 
 
+def test_signed_bundle_of_the_next_version_is_read(bundle: Path, tmp_path: Path) -> None:
+    stated = json.loads(files_of(bundle)[DESCRIPTION]) | {"of_the_next": 1, "public_key": None, "signature": None}
+    document = BundleDescription.model_validate(stated).signed(SIGNER).model_dump(mode="json")
+    assert document["of_the_next"] == 1
+    path = zipped(files_of(bundle) | {DESCRIPTION: json.dumps(document).encode()}, tmp_path / "next.zip")
+    assert verify(path, keys=KEYS).n_models == 5
+    path = zipped(
+        files_of(bundle) | {DESCRIPTION: json.dumps(document | {"of_the_next": 2}).encode()}, tmp_path / "changed.zip"
+    )
+    with pytest.raises(InvalidReference, match="was changed since"):
+        verify(path, keys=KEYS)
+
+
 def described(files: Files, key: Ed25519PrivateKey | None = SIGNER, **changes: object) -> Files:
     """Return the files with a description that fits them, signed by `key`, and then changed."""
     stated = json.loads(files[DESCRIPTION])

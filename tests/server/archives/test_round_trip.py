@@ -1,5 +1,6 @@
 """A competition goes to another instance, on another kind of database, and is the same there."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,14 @@ from sqlalchemy import select
 from sqlalchemy.orm import joinedload
 
 from lethe.client.receipts import verify
+from lethe.competition.stored_document import SCHEMA_VERSION
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput
 from server.accounts import service as accounts
 from server.archives.exporter import MANIFEST, write
 from server.archives.importer import read
 from server.archives.tables import OWN_PARTS, PEOPLE, rows
+from server.competitions.stored_file import stored_file
 from server.config import Settings, get_settings
 from server.db import Database
 from server.errors import Conflict, NotAuthenticated
@@ -198,8 +201,33 @@ def test_archive_that_is_not_what_it_says_changes_nothing(
     assert list(elsewhere.storage.keys("splits")) == []
 
 
-def test_archive_of_a_newer_schema_asks_for_a_newer_program(archive: Path, elsewhere: Other, tmp_path: Path) -> None:
-    manifest = json.loads(ZipFile(archive).read(MANIFEST)) | {"schema": "9999"}
-    path = changed(archive, tmp_path / "newer.zip", {MANIFEST: json.dumps(manifest).encode()})
+def of_the_next_version(archive: Path, path: Path, *, schema_version: int) -> Path:
+    """Write the archive as the next version would: a column, a key of the file, a table and a revision more."""
+    zipped = ZipFile(archive)
+    manifest = json.loads(zipped.read(MANIFEST)) | {"schema": "9999"}
+    entries: dict[str, bytes] = {"rows/of_the_next.jsonl": b'{"id": 1}\n'}
+    for name in ("competitions", "submissions"):
+        rows = [json.loads(line) | {"of_the_next": 7} for line in zipped.read(f"rows/{name}.jsonl").splitlines()]
+        for row in rows if name == "competitions" else ():
+            row["config"] |= {"schema_version": schema_version, "of_the_next": {"a": 1}}
+            row["config"]["limits"] |= {"energy_wh": 3}
+        entries[f"rows/{name}.jsonl"] = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    for name, data in entries.items():
+        manifest["entries"][name] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    return changed(archive, path, {**entries, MANIFEST: json.dumps(manifest).encode()})
+
+
+def test_archive_of_the_next_version_is_read_leniently(archive: Path, elsewhere: Other, tmp_path: Path) -> None:
+    made = elsewhere.read(of_the_next_version(archive, tmp_path / "next.zip", schema_version=SCHEMA_VERSION))
+    assert made.left_out == ("competitions.of_the_next", "submissions.of_the_next")
+    with elsewhere.database.read() as session:
+        competition = session.scalars(select(Competition)).one()
+        assert (competition.config["of_the_next"], stored_file(competition).slug) == ({"a": 1}, "digits")
+
+
+def test_archive_that_a_newer_version_computes_otherwise_is_refused(
+    archive: Path, elsewhere: Other, tmp_path: Path
+) -> None:
+    path = of_the_next_version(archive, tmp_path / "next.zip", schema_version=SCHEMA_VERSION + 1)
     with pytest.raises(Conflict, match="bring it up to date first"):
         elsewhere.read(path)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from server.archives.tables import OWN_PARTS, RENAMED, read_row
+from server.archives.tables import OWN_PARTS, RENAMED, read_row, unknown_columns
 
 
 @pytest.mark.parametrize(("table", "column"), list(RENAMED))
@@ -11,6 +11,7 @@ def test_renamed_columns_of_older_archives_are_read(table: str, column: str) -> 
     assert read_row(part, {"id": 1, column: None}) == {"id": 1, RENAMED[table, column]: None}
 
 
-def test_unknown_columns_are_refused() -> None:
-    with pytest.raises(KeyError, match="colour"):
-        read_row(OWN_PARTS[0], {"colour": "red"})
+def test_unknown_columns_are_left_out() -> None:
+    row = {"id": "a", "colour": "red"}
+    assert read_row(OWN_PARTS[0], row) == {"id": "a"}
+    assert unknown_columns(OWN_PARTS[0], row) == {"competitions.colour"}

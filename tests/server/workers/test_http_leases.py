@@ -5,20 +5,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select, text, update
 from sqlalchemy.orm.exc import StaleDataError
 
 from server.api.workers.schemas import FailureIn
 from server.db import clock, database_time
 from server.evaluations import lease_reaper
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
-from server.models.competition import Split
+from server.models.competition import Competition, Split
 from server.models.evaluation import RunLog, Shard, ShardAttempt, ShardKind
 from server.models.submission import Submission
 from server.submissions import repository
 from tests.server.workers.conftest import SEED, Hosted, RemoteWorker, outputs, sha256, store_splits, submit, to_runs
 from tests.support.instance import GOOD_CODE
-from worker.remote.client import PASSING
+from worker.remote.client import PASSING, SHARD
 
 
 def stage(hosted: Hosted, submission_id: str) -> str:
@@ -365,3 +365,37 @@ def test_step_that_meets_another_at_once_may_be_tried_again(hosted: Hosted, monk
     answer = worker.call("PUT", "/state", json={"state": "draining"})
     assert answer.status_code in PASSING
     assert int(answer.headers["Retry-After"]) > 0
+
+
+def test_next_version_and_this_one_work_on_one_competition(hosted: Hosted) -> None:
+    """The next version has migrated the database and made the competition; a worker of each takes a half of the runs.
+
+    The next one's worker sends keys that this server does not know; this one's is told keys that it does not know.
+    """
+    with hosted.server.database.write() as session:
+        for table in ("submissions", "evaluations", "shards", "shard_attempts", "workers", "splits", "competitions"):
+            session.execute(text(f"ALTER TABLE {table} ADD COLUMN of_the_next INTEGER DEFAULT 7 NOT NULL"))
+        row = session.get_one(Competition, hosted.competition.id)
+        row.config = {**row.config, "of_the_next": 1, "limits": {**row.config["limits"], "of_the_next": 2}}
+    submission = submit(hosted)
+    newer, older = hosted.worker(trusted=True), hosted.worker("host-5678-abcd", trusted=True)
+    assert newer.register(of_the_next={"gpu": 1}).status_code == 200
+    taken = []
+    while (shard := (worker := (newer, older)[len(taken) % 2]).claim()) is not None:
+        added = {"of_the_next": 3} if worker is newer else {}
+        told = shard | {"of_the_next": 4, "competition": shard["competition"] | {"of_the_next": 5}}
+        read = SHARD.validate_python(told, extra="ignore")
+        taken.append(read.kind)
+        assert worker.step("PUT", "controls", json={"controls": {}} | added).status_code == 204
+        assert worker.step("PUT", "lease", json={"runs_done": 1} | added).json() == {"held": True}
+        if read.kind is ShardKind.RUNS and len(taken) == 2:  # it comes back, and goes to another
+            assert worker.step("POST", "give-back", json={"reason": "no disk"} | added).json() == {"held": True}
+            continue
+        if read.kind is ShardKind.SMOKE:
+            log = {"run": 0, "text": "hello"} | added
+            body = {"wall_time_s": 1.0, "logs": [log]} | added
+            assert worker.step("POST", "passed", json=body).json() == {"held": True}
+        else:
+            assert worker.finish().json() == {"held": True}
+    assert taken == [ShardKind.SMOKE, *[ShardKind.RUNS] * 3]
+    assert stage(hosted, submission) == "scoring"
