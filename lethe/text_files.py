@@ -49,3 +49,11 @@ def without_invisible(word: str) -> str:
 def composed(name: str) -> str:
     """Return a name with each letter and its accent as one character: Macs store them as two."""
     return unicodedata.normalize("NFC", name)
+
+
+def as_on_disk(path: Path) -> Path:
+    """Return a path with its last name as the folder spells it: a Mac's disk may hold letter and accent as two
+    characters where a file says one. One that is not there is returned as it is."""
+    if path.exists() or path.name.isascii() or not path.parent.is_dir():
+        return path
+    return next((each for each in path.parent.iterdir() if composed(each.name) == composed(path.name)), path)

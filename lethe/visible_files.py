@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from lethe.text_files import composed
-
 FROM_SYSTEMS = frozenset(
     {"__macosx", ".ds_store", "__pycache__", "thumbs.db", "ehthumbs.db", "desktop.ini", "@eadir", "$recycle.bin"}
 )
@@ -26,11 +24,3 @@ def visible_files(root: Path) -> list[Path]:
     """Return the files below a folder that are not hidden, sorted by their names."""
     named = sorted((path.relative_to(root).as_posix(), path) for path in root.rglob("*"))
     return [path for name, path in named if is_visible(name) and path.is_file()]
-
-
-def as_on_disk(path: Path) -> Path:
-    """Return a path with its last name as the folder spells it: a Mac's disk may hold letter and accent as two
-    characters where a file says one. One that is not there is returned as it is."""
-    if path.exists() or path.name.isascii() or not path.parent.is_dir():
-        return path
-    return next((each for each in path.parent.iterdir() if composed(each.name) == composed(path.name)), path)

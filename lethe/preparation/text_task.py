@@ -44,6 +44,7 @@ from lethe.networks.transformers_network import width_of
 from lethe.preparation.model_shards import MODELS_PER_SHARD, SHARD_BYTES, SHARD_S
 from lethe.preparation.public_sample import with_sample_recipe
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
+from lethe.text_files import as_on_disk
 from lethe.training.answer_training import AnswerJob
 from lethe.training.checkpoints import TrainingCheckpoints
 from lethe.training.pretrained import Pretrained, load_pretrained, options_of, vocabulary_size
@@ -51,7 +52,6 @@ from lethe.training.stacked_training import model_bytes
 from lethe.training.trainer import OnEpoch, OnNote, State, train_model
 from lethe.training.trainer_selection import train_in_turn
 from lethe.training.vocabulary import with_vocabulary
-from lethe.visible_files import as_on_disk
 
 PRETRAINED = "hidden/pretrained.safetensors"
 BATCH_SIZE = 32

@@ -21,7 +21,7 @@ from lethe.data.datasets.image_dataset import Options
 from lethe.data.datasets.roots import decoded_folder
 from lethe.data.errors import InvalidDataset
 from lethe.data.files import read_json, write_json
-from lethe.visible_files import as_on_disk
+from lethe.text_files import as_on_disk
 
 VERSION = 2  # of how pictures are decoded: another one decodes again
 DECODERS = 8

@@ -19,7 +19,7 @@ from lethe.data.errors import InvalidDataset
 from lethe.data.folder_tokenizer import read_folder_tokenizer
 from lethe.data.question_answers import QuestionAnswer, read_question_answers, read_refusals
 from lethe.data.tokenizers import PROMPTED, JsonTokenizer, Tokenizer, library_for_tokenizers, load_tokenizer
-from lethe.visible_files import as_on_disk
+from lethe.text_files import as_on_disk
 
 NAME = "questions"
 
