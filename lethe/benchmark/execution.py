@@ -198,7 +198,7 @@ class Execution:
             self._faults[name] = f"its cost: {error.detail}"
 
     def _runs_and_metrics(self, cell: CellPlan, method: MethodPlan, unit: Unit, name: str) -> None:
-        started, worked = time.monotonic(), processor_s()
+        started = time.monotonic()
         try:
             if may_share_a_process(cell, method) and not self.each_apart:
                 run_in_one_process(cell, method, unit, self._process_on(cell), until=self.until)
@@ -208,7 +208,7 @@ class Execution:
             self._faults[name] = error.detail
             return
         finally:
-            unit.add_times(all_runs_s=time.monotonic() - started, all_runs_cpu_s=processor_s() - worked)
+            unit.add_times(all_runs_s=time.monotonic() - started)
         if failure := unit.read("failure"):
             self.say(f"{name}: F: {failure['message']}")
         elif unit.n_runs >= cell.competition.n_models:

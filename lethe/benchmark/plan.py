@@ -217,6 +217,7 @@ def with_recipe(training: Mapping[str, Any], recipe: str) -> dict[str, Any]:
 def cell_key(competition: CompetitionFile) -> str:
     """Return the key of a cell: of its recipe, setup and what is stored, whatever the competition is called."""
     parts = competition.model_dump(mode="json", include={"n_models", "dataset", "network", "training", "splits"})
+    parts["splits"].pop("opens_with")  # when a competition's splits are prepared changes none of them
     parts |= {"setup": competition.scoring.setup, "capture": list(competition.report.capture_levels)}
     if competition.report.keep_weights:
         parts |= {"keep_weights": competition.report.keep_weights}

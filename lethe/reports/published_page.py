@@ -85,21 +85,22 @@ def _search(content: Content, finished: Content) -> Iterator[str]:
         f"Constants: {tune['searches']} searches a task, each on a split of its own, up to {tune['trials']} trials by "
         f"{tune['search']}{budget}, objective `{tune['objective']}` on {tune['runs']} runs; the splits take searches "
         f"in turn, so the intervals hold the search's noise. The searches took "
-        f"{sum(each['cpu_time_s'] for each in searches) / 3600:.2f} processor hours in their runs."
+        f"{sum(each['cpu_time_s'] for each in searches) / 3600:.3f} processor hours in their runs."
     )
 
 
 def _time(finished: Content) -> str:
     cells = list(finished["cells"].values())
     units = [row.get("times") or {} for cell in cells for row in ({"times": cell["times"]}, *cell["rows"].values())]
-    stages = ("preparation", "all_runs", "metrics")
-    hours, processor = (
-        [sum(unit.get(f"{stage}_{kind}", 0.0) for unit in units) / 3600 for stage in stages] for kind in ("s", "cpu_s")
-    )
+
+    def hours(*stages: str) -> str:
+        return f"{sum(unit.get(stage, 0.0) for unit in units for stage in stages) / 3600:.3f}"
+
     return (
-        f"Processor hours of the finished splits: {processor[0]:.2f} to prepare them, {processor[1]:.2f} for the "
-        f"methods' runs, {processor[2]:.2f} for the metrics; by the clock, beside other work, {hours[0]:.2f}, "
-        f"{hours[1]:.2f} and {hours[2]:.2f}."
+        f"Processor hours of the finished splits: {hours('preparation_cpu_s')} to prepare them, "
+        f"{hours('metrics_cpu_s')} for metrics. Their runs with their evaluation took "
+        f"{hours('unlearning_s', 'evaluation_s')} hours by the clock, and {hours('all_runs_s')} with the starts of "
+        f"their processes, beside other work."
     )
 
 

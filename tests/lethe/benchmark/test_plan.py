@@ -20,6 +20,16 @@ def test_equal_cells_share_a_key_whatever_their_name(write_benchmark, tmp_path):
     assert first.name != second.name
 
 
+def test_when_splits_are_prepared_changes_no_key(write_benchmark):
+    path = write_benchmark()
+    path.write_text(
+        path.read_text()
+        + '[[cell]]\nname = "b"\ncompetition = "tiny_competition.toml"\nsplits = { opens_with = "both" }\n'
+    )
+    first, second = read_plan(path).cells
+    assert first.key == second.key
+
+
 @pytest.mark.parametrize(
     "override",
     ['network = { name = "mlp", hidden = [13] }', "training = { epochs = 5 }", 'recipe = "cutmix"', "seeds = 4"],
