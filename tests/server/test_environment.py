@@ -98,4 +98,5 @@ def test_back_end_that_is_gone_is_refused_with_those_there_are(monkeypatch: pyte
     monkeypatch.setenv("LETHE_SANDBOX_BACKEND", "runsc")
     with pytest.raises(ValidationError) as refused:
         Settings()
-    assert describe_wrong_values(refused.value) == "LETHE_SANDBOX_BACKEND=runsc: Input should be 'bubblewrap' or 'plain'"
+    expected = "LETHE_SANDBOX_BACKEND=runsc: Input should be 'bubblewrap' or 'plain'"
+    assert describe_wrong_values(refused.value) == expected
