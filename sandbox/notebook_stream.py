@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from lethe.runtime.error_classes import ErrorClass
 from lethe.runtime.weights_layout import WeightsLayout
 from sandbox.frame_reader import FrameReader, FrameState, WeightsProblem, find_problem
 from sandbox.guest.frame_format import TAG_BYTES
@@ -96,7 +97,7 @@ class CheckpointReader(FrameReader):
         self._header_is_right = False
         self._models += 1
         if self._models > self._max_models:  # each is evaluated, in time that is not the run's
-            self._own_fault = {"class": "too-many-checkpoints"}
+            self._own_fault = {"class": ErrorClass.TOO_MANY_CHECKPOINTS}
             self._state = FrameState.FAULT
             return
         self._good.pop(slot, None)
@@ -121,7 +122,7 @@ class CheckpointReader(FrameReader):
         slots = tuple(int(number) for (number,) in numbers)
         known = self._good.keys() | self._problems.keys()
         if len(set(slots)) != self._notebook.checkpoints or len(slots) != len(set(slots)) or not known >= set(slots):
-            self._own_fault = {"class": "too-few-checkpoints"}
+            self._own_fault = {"class": ErrorClass.TOO_FEW_CHECKPOINTS}
             self._state = FrameState.FAULT
             return
         self.problem = next((self._problems[slot] for slot in slots if slot in self._problems), None)

@@ -12,29 +12,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from lethe.runtime.error_classes import CLAIMABLE, Blame, ErrorClass
 from lethe.runtime.sent_names import name_as_sent
 from sandbox.frame_reader import FrameState, WeightsProblem
 from sandbox.verdict_texts import (
     BESIDE_THE_CODE,
-    MESSAGES,
     NO_NETWORK,
     NOT_INSTALLED,
-    OPEN_MESSAGES,
     ORGANISERS_OVERFLOW,
     OTHER_VERSION,
     SAMPLES,
     WHICH_FILES_COUNT,
 )
-
-
-class Blame(StrEnum):
-    """Whose fault a failed run is; only a participant's counts against anybody."""
-
-    NONE = "none"
-    PARTICIPANT = "participant"
-    ORGANISER = "organiser"
-    HOST = "host"
-    STOPPED = "stopped"
 
 
 class KillReason(StrEnum):
@@ -106,49 +95,26 @@ class Context:
 
 
 _BY_KILL = {
-    KillReason.WALL_TIME: "timeout",
-    KillReason.IDLE_TIME: "idle",
-    KillReason.CPU_TIME: "time-limit",
-    KillReason.MEMORY: "out-of-memory",
-    KillReason.LOG: "log-limit",
-    KillReason.CLOSED_FRAME: "no-weights",
+    KillReason.WALL_TIME: ErrorClass.TIMEOUT,
+    KillReason.IDLE_TIME: ErrorClass.IDLE,
+    KillReason.CPU_TIME: ErrorClass.TIME_LIMIT,
+    KillReason.MEMORY: ErrorClass.OUT_OF_MEMORY,
+    KillReason.LOG: ErrorClass.LOG_LIMIT,
+    KillReason.CLOSED_FRAME: ErrorClass.NO_WEIGHTS,
 }
 _BY_PROBLEM = {
-    "non-finite": "non-finite-weights",
-    "half-precision": "half-precision-overflow",
-    "huge": "huge-weights",
+    "non-finite": ErrorClass.NON_FINITE_WEIGHTS,
+    "half-precision": ErrorClass.HALF_PRECISION_OVERFLOW,
+    "huge": ErrorClass.HUGE_WEIGHTS,
 }
-_CLAIMABLE = frozenset(
-    {
-        "exception",
-        "no-entry-point",
-        "wrong-signature",
-        "syntax-error",
-        "wrong-weights",
-        "out-of-memory",
-        "process-limit",
-        "disk-limit",
-        "cuda-required",
-        "too-few-checkpoints",
-        "too-many-checkpoints",
-        "unreadable-checkpoint",
-        "no-model",
-        "skipped-name",
-        "model-after-skip",
-        "one-model",
-        "rewritten-model",
-        "unordered-models",
-        "other-models",
-    }
-)
-_ABOUT_SKIPPED = frozenset({"skipped-name", "model-after-skip"})
+_ABOUT_SKIPPED = frozenset({ErrorClass.SKIPPED_NAME, ErrorClass.MODEL_AFTER_SKIP})
 MOST_OF_A_CAUSE = 300
 MOST_OF_A_NAME, MOST_FILES_NAMED = 120, 8
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 _EXCEPTIONS = frozenset(
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
 )
-_NAMES_A_TENSOR = frozenset({"wrong-weights", *_BY_PROBLEM.values()})
+_NAMES_A_TENSOR = frozenset({ErrorClass.WRONG_WEIGHTS, *_BY_PROBLEM.values()})
 _SIGXCPU = 24
 _NETWORK_ERRORS = frozenset(
     {
@@ -167,9 +133,9 @@ EMBEDDING = "embedding.weight"  # of language models: a row for each token
 def judge(facts: ExitFacts, context: Context) -> Verdict:
     """Return the verdict on one run."""
     if facts.host_error or facts.kill_reason is KillReason.STARVED:
-        return _failed("host-fault", context, fault=Blame.HOST)
+        return _failed(ErrorClass.HOST_FAULT, context)
     if facts.kill_reason is KillReason.STOPPED:
-        return _failed("stopped", context, fault=Blame.STOPPED)
+        return _failed(ErrorClass.STOPPED, context)
     if facts.frame is FrameState.WEIGHTS and facts.kill_reason is not KillReason.CPU_TIME:
         return _of_weights(facts, context)  # processor time is measured to the end of the run
     if measured := _measured(facts):
@@ -179,17 +145,17 @@ def judge(facts: ExitFacts, context: Context) -> Verdict:
     return _failed(_of_exit(facts), context)
 
 
-def _measured(facts: ExitFacts) -> str:
-    """The limit that was exceeded, by the host's measurement; it overrides any claim. Empty if there was none."""
+def _measured(facts: ExitFacts) -> ErrorClass | None:
+    """The limit that was exceeded, by the host's measurement; it overrides any claim. None if there was none."""
     if facts.kill_reason is not None and facts.kill_reason is not KillReason.CLOSED_FRAME:
         return _BY_KILL[facts.kill_reason]
-    return "out-of-memory" if facts.oom_kills else ""
+    return ErrorClass.OUT_OF_MEMORY if facts.oom_kills else None
 
 
 def _of_weights(facts: ExitFacts, context: Context) -> Verdict:
     problem = facts.problem
     if facts.is_wrong_return and context.open_log:  # on hidden data it is only warned of
-        return _failed("wrong-return", context)
+        return _failed(ErrorClass.WRONG_RETURN, context)
     if problem is None:
         return Verdict(outcome="weights", fault=Blame.NONE)
     error_class = _BY_PROBLEM[problem.kind]
@@ -199,24 +165,25 @@ def _of_weights(facts: ExitFacts, context: Context) -> Verdict:
     return _failed(error_class, context, detail=detail)
 
 
-def _of_exit(facts: ExitFacts) -> str:
+def _of_exit(facts: ExitFacts) -> ErrorClass:
     if facts.frame is FrameState.MALFORMED:
-        return "wrong-weights"
+        return ErrorClass.WRONG_WEIGHTS
     if facts.refused_forks:
-        return "process-limit"
+        return ErrorClass.PROCESS_LIMIT
     if facts.signal == _SIGXCPU:
-        return "time-limit"
-    return "killed" if facts.signal is not None else "no-weights"
+        return ErrorClass.TIME_LIMIT
+    return ErrorClass.KILLED if facts.signal is not None else ErrorClass.NO_WEIGHTS
 
 
 def _of_claim(facts: ExitFacts, context: Context) -> Verdict:
     claim = facts.claim or {}
-    claimed = claim.get("class")
-    error_class = claimed if isinstance(claimed, str) and claimed in _CLAIMABLE else "exception"
-    if error_class == "exception" and facts.refused_forks:
-        error_class = "process-limit"
+    error_class = ErrorClass.from_name(claim.get("class"))
+    if error_class is None or error_class not in CLAIMABLE:
+        error_class = ErrorClass.EXCEPTION
+    if error_class is ErrorClass.EXCEPTION and facts.refused_forks:
+        error_class = ErrorClass.PROCESS_LIMIT
     file, line = _place(claim, context)
-    detail = _difference(claim.get("detail"), context) if error_class == "wrong-weights" else ""
+    detail = _difference(claim.get("detail"), context) if error_class is ErrorClass.WRONG_WEIGHTS else ""
     detail += _skipped(claim.get("detail"), context) if error_class in _ABOUT_SKIPPED else ""
     where = f" See {name_as_sent(file, context.sent_as)}, line {line}." if line else ""
     detail += _uncounted(claim.get("written"), context)
@@ -320,21 +287,21 @@ def _uncounted(written: Any, context: Context) -> str:
 
 
 def _failed(
-    error_class: str,
+    error_class: ErrorClass,
     context: Context,
     *,
-    fault: Blame = Blame.PARTICIPANT,
+    fault: Blame | None = None,
     detail: str = "",
     exception_type: str = "",
     file: str = "",
     line: int = 0,
 ) -> Verdict:
     names = {"entry_file": name_as_sent(context.entry_file, context.sent_as), "entry_function": context.entry_function}
-    text = OPEN_MESSAGES.get(error_class) if context.open_log else None
-    message = (text or MESSAGES[error_class]).format(**{**context.limits, **names})
+    text = error_class.open_message if context.open_log else ""
+    message = (text or error_class.message).format(**{**context.limits, **names})
     return Verdict(
         outcome="failed",
-        fault=fault,
+        fault=fault or error_class.blame,
         error_class=error_class,
         message=message + detail,
         class_message=message,
@@ -345,7 +312,7 @@ def _failed(
     )
 
 
-def _detail_bits(error_class: str, context: Context, *, detail: str, exception_type: str, line: int) -> float:
+def _detail_bits(error_class: ErrorClass, context: Context, *, detail: str, exception_type: str, line: int) -> float:
     bits = 0.0
     if exception_type:
         bits += math.log2(len(_EXCEPTIONS) + 1)

@@ -20,6 +20,7 @@ import torch
 from safetensors.torch import save
 
 from lethe.errors import AppError, HostFault, InvalidSubmission
+from lethe.runtime.error_classes import Blame
 from lethe.runtime.weights_layout import BadLayout, read_layout
 from lethe.submission.package import PackageLimits, load_package, read_zip
 from sandbox.frame_reader import FrameReader, FrameState, find_problem
@@ -27,7 +28,7 @@ from sandbox.guest.frame_format import WEIGHTS_TAG, encode_fault
 from sandbox.guest.notebook.frame_format import CHECKPOINT_TAG, CHOICE_TAG, NUMBER
 from sandbox.notebook_stream import CheckpointReader, NotebookRun
 from sandbox.run_log import readable_log
-from sandbox.verdict import Blame, Context, ExitFacts, judge
+from sandbox.verdict import Context, ExitFacts, judge
 from server.api.accounts.schemas import Registration
 from server.parsing.client import run, run_on_file
 from server.parsing.limits import WALL_S

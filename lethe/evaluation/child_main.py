@@ -14,6 +14,7 @@ from lethe.evaluation.child_process import answer_requests, run_forked
 from lethe.networks.builders import build
 from lethe.runtime.data_loaders import load_data
 from lethe.runtime.entry import Preloaded, RunFault, Task, describe, unlearned_weights
+from lethe.runtime.error_classes import ErrorClass
 from lethe.runtime.weights_layout import ORIGINAL_MODEL, read_layout
 
 
@@ -32,11 +33,11 @@ def _run(request: Mapping[str, Any], preloaded: Preloaded) -> dict[str, Any]:
     answer = run_forked(lambda: _work(request, preloaded), limit_s=float(request["wall_time_s"]))
     status = answer.pop("status")
     if status is None:
-        return answer | {"fault": {"class": "timeout"}}
+        return answer | {"fault": {"class": ErrorClass.TIMEOUT}}
     fault = Path(request["fault"])
     if fault.is_file():
         return answer | {"fault": json.loads(fault.read_text(encoding="utf-8"))}
-    return answer if status == 0 else answer | {"fault": {"class": "no-weights", "status": status}}
+    return answer if status == 0 else answer | {"fault": {"class": ErrorClass.NO_WEIGHTS, "status": status}}
 
 
 def _work(request: Mapping[str, Any], preloaded: Preloaded) -> int:

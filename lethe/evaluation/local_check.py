@@ -20,16 +20,17 @@ from lethe.evaluation.evaluators import sample_evaluator
 from lethe.evaluation.inference import NonFiniteOutputs
 from lethe.evaluation.sample_scores import SampleScores, runs_for_a_share, score_on_sample
 from lethe.evaluation.shard_outputs import RunOutputs
+from lethe.runtime.error_classes import ErrorClass
 from lethe.runtime.sent_names import log_as_sent, name_as_sent, warnings_in
 from lethe.submission.package import Package, load_package
 
-MESSAGES = {
-    "timeout": "The run took longer than one run may take.",
-    "no-entry-point": "The file has no such function at its top level.",
-    "wrong-signature": "The function cannot be called with (net, retain, forget, validation).",
-    "wrong-weights": "The unlearned model's state_dict differs from the original model's in names, shapes or dtypes.",
-    "cuda-required": "The code requires a GPU, and there is none here.",
-    "no-weights": "The run ended before its weights were complete.",
+MESSAGES: dict[str, str] = {
+    ErrorClass.TIMEOUT: "The run took longer than one run may take.",
+    ErrorClass.NO_ENTRY_POINT: "The file has no such function at its top level.",
+    ErrorClass.WRONG_SIGNATURE: "The function cannot be called with (net, retain, forget, validation).",
+    ErrorClass.WRONG_WEIGHTS: ErrorClass.WRONG_WEIGHTS.message,
+    ErrorClass.CUDA_REQUIRED: "The code requires a GPU, and there is none here.",
+    ErrorClass.NO_WEIGHTS: "The run ended before its weights were complete.",
 }
 OnRun = Callable[[int], None]
 
@@ -176,7 +177,7 @@ def with_estimate(checked: Checked, kit: Kit) -> Checked:
 def explain_failure(result: ChildResult) -> Failure:
     """Return why a run in a child process failed."""
     fault = dict(result.fault or {})
-    error_class, kind = str(fault.get("class", "exception")), next(iter(fault.get("mro", ())), "")
+    error_class, kind = str(fault.get("class", ErrorClass.EXCEPTION)), next(iter(fault.get("mro", ())), "")
     message = MESSAGES.get(error_class, f"The code raised {kind or 'an exception'}; the log has the traceback.")
     if module := fault.get("module"):
         message += f" The module {module!r} is not installed here."

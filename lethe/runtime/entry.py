@@ -24,24 +24,25 @@ from torch.nn.parameter import is_lazy
 
 from lethe.runtime import data_loaders, earlier_torch, notebook_shell
 from lethe.runtime.class_weights import ClassWeights
+from lethe.runtime.error_classes import ErrorClass
 from lethe.runtime.notebook_cells import CELL_FILES, Cells, SkippedName, insists_on_gpu
 from lethe.runtime.sent_names import WARNING
 from lethe.runtime.weights_layout import TensorSlot, WeightsLayout
 
 _ERRNO_CLASSES = {
-    errno.ENOSPC: "disk-limit",
-    errno.EFBIG: "disk-limit",
-    errno.EDQUOT: "disk-limit",
-    errno.ENOMEM: "out-of-memory",
-    errno.EAGAIN: "process-limit",
+    errno.ENOSPC: ErrorClass.DISK_LIMIT,
+    errno.EFBIG: ErrorClass.DISK_LIMIT,
+    errno.EDQUOT: ErrorClass.DISK_LIMIT,
+    errno.ENOMEM: ErrorClass.OUT_OF_MEMORY,
+    errno.EAGAIN: ErrorClass.PROCESS_LIMIT,
 }
 _PHRASES = (
-    ("can't allocate memory", "out-of-memory"),
-    ("CUDA error: out of memory", "out-of-memory"),  # the driver's own words; torch's allocator has a class for it
-    ("can't start new thread", "process-limit"),
-    *(
-        (phrase, "disk-limit") for phrase in ("StreamWriter failed writing", "iostream error", "unexpected pos ")
-    ),  # full
+    ("can't allocate memory", ErrorClass.OUT_OF_MEMORY),
+    ("CUDA error: out of memory", ErrorClass.OUT_OF_MEMORY),  # the driver's words
+    ("can't start new thread", ErrorClass.PROCESS_LIMIT),
+    ("StreamWriter failed writing", ErrorClass.DISK_LIMIT),
+    ("iostream error", ErrorClass.DISK_LIMIT),
+    ("unexpected pos ", ErrorClass.DISK_LIMIT),
 )
 
 
@@ -186,7 +187,7 @@ def load_function(task: Task) -> tuple[Cells, Callable[..., Any]]:
         cells.run(cell_files(task))
     else:
         cells = _loaded_file(task)
-    return cells, cells.function(task.function, RunFault("no-entry-point"))
+    return cells, cells.function(task.function, RunFault(ErrorClass.NO_ENTRY_POINT))
 
 
 def notebook_namespace(task: Task) -> dict[str, Any]:
@@ -206,13 +207,13 @@ def cell_files(task: Task) -> list[Path]:
 def _loaded_file(task: Task) -> Cells:
     path = task.submission / task.file
     if not path.is_file():
-        raise RunFault("no-entry-point")
+        raise RunFault(ErrorClass.NO_ENTRY_POINT)
     for folder in dict.fromkeys((str(path.parent), str(task.submission))):
         sys.path.insert(0, folder)
     name = _module_name(path, task.submission)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None:
-        raise RunFault("no-entry-point")
+        raise RunFault(ErrorClass.NO_ENTRY_POINT)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # so that worker processes can find its classes
     cells = Cells(module.__dict__, skips=True, function_name=task.function)
@@ -248,7 +249,7 @@ def _require_signature(function: Callable[..., Any], keywords: Mapping[str, Any]
     try:
         signature.bind(None, None, None, None, **keywords)
     except TypeError as error:
-        raise RunFault("wrong-signature") from error
+        raise RunFault(ErrorClass.WRONG_SIGNATURE) from error
 
 
 def checked_pieces(state: Mapping[str, Any], layout: WeightsLayout) -> list[memoryview]:
@@ -260,15 +261,15 @@ def _checked_slots(state: Mapping[str, Any], layout: WeightsLayout) -> tuple[Ten
     for slot in layout.tensors:
         value = state.get(slot.name)
         if not isinstance(value, torch.Tensor):
-            raise RunFault("wrong-weights", detail={"kind": "missing", "tensor": slot.name})
+            raise RunFault(ErrorClass.WRONG_WEIGHTS, detail={"kind": "missing", "tensor": slot.name})
         if not _is_plain(value):
-            raise RunFault("wrong-weights", detail={"kind": "storage", "tensor": slot.name})
+            raise RunFault(ErrorClass.WRONG_WEIGHTS, detail={"kind": "storage", "tensor": slot.name})
         if tuple(value.shape) != slot.shape:
-            raise RunFault("wrong-weights", detail={"kind": "shape", "tensor": slot.name})
+            raise RunFault(ErrorClass.WRONG_WEIGHTS, detail={"kind": "shape", "tensor": slot.name})
         if value.dtype != data_loaders.TORCH_DTYPES[slot.dtype]:
-            raise RunFault("wrong-weights", detail={"kind": "dtype", "tensor": slot.name})
+            raise RunFault(ErrorClass.WRONG_WEIGHTS, detail={"kind": "dtype", "tensor": slot.name})
     if len(state) != len(layout.tensors):
-        raise RunFault("wrong-weights", detail={"kind": "extra"})
+        raise RunFault(ErrorClass.WRONG_WEIGHTS, detail={"kind": "extra"})
     return layout.tensors
 
 
@@ -289,7 +290,7 @@ def tensor_bytes(state: Mapping[str, torch.Tensor], slot: TensorSlot) -> memoryv
     except (TypeError, RuntimeError) as error:
         if "memory" in str(error):
             raise
-        raise RunFault("wrong-weights", detail={"kind": "storage", "tensor": slot.name}) from error
+        raise RunFault(ErrorClass.WRONG_WEIGHTS, detail={"kind": "storage", "tensor": slot.name}) from error
 
 
 def describe(error: BaseException, task: Task) -> dict[str, Any]:
@@ -300,7 +301,7 @@ def describe(error: BaseException, task: Task) -> dict[str, Any]:
     file, line = _own_line(error, task.submission)
     if isinstance(error, SkippedName):
         return {
-            "class": "skipped-name",
+            "class": ErrorClass.SKIPPED_NAME,
             "detail": {"name": error.name, **error.skipped.as_detail()},
             "file": file,
             "line": line,
@@ -338,14 +339,14 @@ def _is_about_samples(error: BaseException, style: data_loaders.Style) -> bool:
 
 def _error_class(error: BaseException, task: Task) -> str:
     if isinstance(error, SyntaxError) and str(error.filename or "").startswith(f"{task.submission}/"):
-        return "syntax-error"
+        return ErrorClass.SYNTAX_ERROR
     if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
-        return "out-of-memory"
+        return ErrorClass.OUT_OF_MEMORY
     if isinstance(error, OSError):
-        return _ERRNO_CLASSES.get(error.errno or 0, "exception")
+        return _ERRNO_CLASSES.get(error.errno or 0, ErrorClass.EXCEPTION)
     text = str(error)[:500] if isinstance(error, RuntimeError) else ""
     known = (error_class for phrase, error_class in _PHRASES if phrase in text)
-    return next(known, "cuda-required" if insists_on_gpu(error) else "exception")
+    return next(known, ErrorClass.CUDA_REQUIRED if insists_on_gpu(error) else ErrorClass.EXCEPTION)
 
 
 def _own_line(error: BaseException, submission: Path) -> tuple[str, int]:

@@ -10,6 +10,8 @@ import json
 import struct
 from typing import Any
 
+from lethe.runtime.error_classes import ErrorClass
+
 WEIGHTS_TAG = b"LWF1"
 WRONG_RETURN_TAG = b"LWR1"
 FAULT_TAG = b"LFF1"
@@ -29,5 +31,5 @@ def encode_fault(fault: dict[str, Any]) -> bytes:
         body = json.dumps({key: value for key, value in fault.items() if key not in dropped}).encode()
         if len(body) <= MAX_FAULT_BYTES:
             return FAULT_TAG + FAULT_LENGTH.pack(len(body)) + body
-    body = json.dumps({"class": "exception"}).encode()
+    body = json.dumps({"class": ErrorClass.EXCEPTION}).encode()
     return FAULT_TAG + FAULT_LENGTH.pack(len(body)) + body

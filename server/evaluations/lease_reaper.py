@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
+from lethe.runtime.error_classes import ErrorClass
 from server.evaluations import lease_repository, queue_repository, repository, service, unserved, verified_runs
 from server.models.evaluation import EvaluationState, Shard, ShardState
 from server.models.submission import Fault
@@ -89,7 +90,9 @@ def _take_back(session: Session, shard: Shard, at: datetime, *, max_attempts: in
     if again:
         send_after_commit(session, EVALUATE_SHARD, to=repository.routing_key_for(session, shard.split_id))
     else:
-        service.fail(session, evaluation, fault=Fault.HOST, error_class="worker-lost", error=_lost(shard, max_attempts))
+        service.fail(
+            session, evaluation, fault=Fault.HOST, error_class=ErrorClass.WORKER_LOST, error=_lost(shard, max_attempts)
+        )
     return True
 
 
@@ -106,7 +109,7 @@ def _give_up(session: Session, evaluation_id: str) -> None:
         "file": None,
         "line": None,
     }
-    service.fail(session, evaluation, fault=Fault.HOST, error_class="not-scored", error=error)
+    service.fail(session, evaluation, fault=Fault.HOST, error_class=ErrorClass.NOT_SCORED, error=error)
 
 
 def _lost(shard: Shard, attempts: int) -> dict[str, object]:

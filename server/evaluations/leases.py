@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from lethe.runtime.error_classes import OF_THE_MACHINE, ErrorClass
 from server.db import clock, database_time, now
 from server.evaluations import lease_repository, queue_repository, repository, service, unserved, verified_runs
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure, claimed_shard, host_failure
@@ -18,7 +19,6 @@ from server.models.submission import Fault
 from server.queue import EVALUATE_SHARD, send_after_commit
 
 # A failure of these classes may be a slow or small machine's own: it accuses nobody where another machine has none.
-OF_THE_MACHINE = frozenset({"timeout", "time-limit", "idle", "out-of-memory", "host-fault"})
 TOO_LONG = "it took too long, with untrusted workers; trusted ones run it again"
 is_current = repository.is_current
 
@@ -264,7 +264,7 @@ def _fail_over_time(session: Session, shard: ClaimedShard) -> None:
     limit = shard.competition.limits.wall_time_s
     failure = ShardFailure(
         fault=Fault.PARTICIPANT,
-        error_class="timeout",
+        error_class=ErrorClass.TIMEOUT,
         message=f"All runs together took longer than the {limit:g} s that this competition allows.",
         run=shard.first_run,
     )

@@ -4,30 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lethe.runtime.error_classes import ADVICE, ErrorClass
 from lethe.submission.failure_place import names_line
 from server.disclosure import gate
 from server.models.evaluation import Evaluation
 from server.models.submission import Fault, Submission
 
-ADVICE = {
-    "timeout": "Do fewer epochs or steps: the limit of one run is on the overview page.",
-    "time-limit": "Do fewer epochs or steps: the processor time of one run is on the overview page.",
-    "idle": "Remove sleeps and waits.",
-    "out-of-memory": "Use smaller batches, or keep fewer copies of the network.",
-    "process-limit": "Start fewer workers; a loader needs none.",
-    "log-limit": "Print less; progress bars count.",
-    "disk-limit": "Write less: nothing written there is kept.",
-    "no-entry-point": "Define a function unlearning at the top level of the file.",
-    "wrong-signature": "Take the network and three loaders, in that order.",
-    "syntax-error": "Fix the line; `python -m py_compile` finds such errors before you send a file.",
-    "exception": "Fix the line and submit again.",
-    "wrong-weights": "Change the network's values, not its structure: names, shapes and dtypes must stay.",
-    "non-finite-weights": "Lower the learning rate, or clip the gradients.",
-    "half-precision-overflow": "Save the model in float32: call .float() before state_dict().",
-    "huge-weights": "Lower the learning rate, or clip the gradients.",
-    "no-weights": "Return from the function normally; do not call exit.",
-    "killed": "A crash in native code can cause this. Run it on the public sample.",
-}
 TITLES = {
     Fault.PARTICIPANT.value: "The code could not be scored",
     Fault.ORGANISER.value: "The competition's data is faulty",
@@ -81,8 +63,9 @@ def raised_line(traceback: str, exception_type: str) -> str:
 
 
 def _advice(error_class: str, error: Mapping[str, Any]) -> str:
-    if error_class == "exception" and "bits" in error:
-        return f"{ADVICE[error_class]} {UNLIKE_THE_SAMPLE}"
+    known = ErrorClass.from_name(error_class)
+    if known is ErrorClass.EXCEPTION and "bits" in error:
+        return f"{known.advice} {UNLIKE_THE_SAMPLE}"
     if error.get("withheld"):
         return "Run it on the public sample, where nothing is withheld: `lethe check FILE --log`."
-    return ADVICE.get(error_class, "Read the message, and run it on the public sample.")
+    return known.advice if known else ADVICE

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from lethe.evaluation.shard_outputs import ShardOutputs
+from lethe.runtime.error_classes import OF_THE_MACHINE
 from server.audit import log as audit
 from server.config import Settings
 from server.db import Database, now
 from server.evaluations import leases, repository, service, verified_runs
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
-from server.evaluations.leases import OF_THE_MACHINE
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, ShardKind
 from server.models.worker import WorkerToken

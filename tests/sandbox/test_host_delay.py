@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from lethe.runtime.error_classes import Blame
 from sandbox.launcher import Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
 from sandbox.proc_usage import children
 from sandbox.supervisor import Observed, RunWatch
-from sandbox.verdict import Blame
 from tests.sandbox.conftest import TEST_POLICY, write_submission
 
 WALL_S = 2.0

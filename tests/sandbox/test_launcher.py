@@ -10,10 +10,10 @@ import pytest
 from safetensors.torch import load
 
 from lethe.runtime.data_loaders import Style
+from lethe.runtime.error_classes import Blame
 from lethe.runtime.sent_names import warnings_in
 from sandbox.errors import BackendUnavailable, InvalidRequest
 from sandbox.launcher import EntryPoint, Launcher, RunRequest, Sandbox, SandboxSpec
-from sandbox.verdict import Blame
 
 from .conftest import GOOD, TEST_POLICY, Submit, write_submission
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from lethe.runtime.error_classes import Blame
 from sandbox.controls import Control, missing_controls
 from sandbox.launcher import Launcher, RunRequest, Sandbox, SandboxSpec
 from sandbox.policy import Isolation
-from sandbox.verdict import Blame
 
 from .conftest import GOOD, TEST_POLICY, MakeOriginal, write_submission
 

@@ -12,10 +12,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from lethe.runtime.error_classes import Blame
 from sandbox.backends import bubblewrap, detached_mounts, templates
 from sandbox.launcher import Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
 from sandbox.proc_usage import children
-from sandbox.verdict import Blame
 
 from .conftest import GOOD, TEST_POLICY, write_split, write_submission
 

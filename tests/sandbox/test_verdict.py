@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lethe.runtime.error_classes import Blame, ErrorClass
 from sandbox.frame_reader import FrameState, WeightsProblem
 from sandbox.policy import RunPolicy
-from sandbox.verdict import Blame, Context, ExitFacts, KillReason, judge
-from sandbox.verdict_texts import MESSAGES
+from sandbox.verdict import Context, ExitFacts, KillReason, judge
 
 POLICY = RunPolicy()
 CONTEXT = Context(
@@ -125,7 +125,7 @@ _VALUE = st.recursive(
 def test_no_claim_raises_or_says_more_than_is_known_here(fields: dict[str, Any]) -> None:
     verdict = judge(ExitFacts(frame=FrameState.FAULT, claim=fields), CONTEXT)
     assert verdict.fault is Blame.PARTICIPANT
-    assert verdict.message.startswith(MESSAGES[verdict.error_class].partition("{")[0])
+    assert verdict.message.startswith(ErrorClass(verdict.error_class).message.partition("{")[0])
     assert verdict.file in {"", "submission.py"}
     assert len(verdict.message) < 400
 
@@ -218,3 +218,12 @@ def test_an_overflow_that_the_original_has_already_is_the_organisers() -> None:
     elsewhere = judge(facts, replace(CONTEXT, overflowing=frozenset({"fc.bias"})))
     assert "original model itself" not in elsewhere.message
     assert elsewhere.fault is Blame.PARTICIPANT
+
+
+def test_every_class_that_a_run_ends_with_says_what_to_do() -> None:
+    ends = [one for one in ErrorClass if one not in (ErrorClass.WORKER_LOST, ErrorClass.NOT_SCORED)]
+    assert [one for one in ends if not one.message or not one.advice] == []
+    assert {one for one in ErrorClass if one.blame is not Blame.PARTICIPANT} == {
+        *(ErrorClass.STOPPED, ErrorClass.HOST_FAULT, ErrorClass.WORKER_LOST, ErrorClass.NOT_SCORED)
+    }
+    assert ErrorClass.from_name("cpu-time") is None, "of an earlier version"

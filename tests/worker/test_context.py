@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from lethe.runtime.error_classes import Blame
 from sandbox.launcher import RunRequest, RunResult, Sandbox
-from sandbox.verdict import Blame
 from server.config import Settings
 from tests.sandbox.conftest import GOOD, MOUNTS, TEST_POLICY, write_split, write_submission
 from worker.context import RunningContext

@@ -11,8 +11,8 @@ from lethe.competition.limits_section import Limits
 from lethe.competition.run_limits import RetrainingCost
 from lethe.errors import HostFault
 from lethe.evaluation.local_check import Failure, stage_files
+from lethe.runtime.error_classes import Blame
 from sandbox.launcher import Launcher, RunRequest, Sandbox, SandboxSpec
-from sandbox.verdict import Blame
 from worker.evaluation.entry_point import entry_point
 from worker.evaluation.run_policy import run_policy
 

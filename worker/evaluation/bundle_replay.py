@@ -27,8 +27,8 @@ from lethe.evaluation.shard_outputs import RunOutputs, ShardOutputs
 from lethe.metrics.scoring.score import ModelOutputs
 from lethe.metrics.scoring.scorer_version import SCORER_VERSION
 from lethe.preparation.prepare import prepare_split
+from lethe.runtime.error_classes import OF_THE_MACHINE
 from lethe.submission.package import Package, load_package
-from server.evaluations.leases import OF_THE_MACHINE
 from server.evaluations.seeds import run_seed
 from worker.evaluation.benchmark_runs import sandbox_runs
 from worker.evaluation.replay import not_repeated

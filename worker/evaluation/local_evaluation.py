@@ -10,13 +10,13 @@ from lethe.errors import HostFault, InvalidSubmission
 from lethe.evaluation.evaluators import sample_evaluator
 from lethe.evaluation.inference import NonFiniteOutputs
 from lethe.evaluation.local_check import Checked, Failure, Kit, OnRun, stage_files, with_estimate
+from lethe.runtime.error_classes import Blame
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from lethe.submission.package import Package, load_package
 from sandbox.launcher import Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
 from sandbox.notebook_stream import NotebookRun
 from sandbox.policy import RunPolicy
 from sandbox.run_log import readable_log
-from sandbox.verdict import Blame
 from worker.evaluation.entry_point import entry_point
 from worker.evaluation.kaggle_layout import notebook_mounts
 from worker.evaluation.notebook_runs import SMOKE_SETUP_S, NotebookOutputs, reads_kaggle_folder, scratch_for_models

@@ -13,6 +13,7 @@ from lethe.errors import InvalidSubmission
 from lethe.evaluation.evaluators import Evaluator
 from lethe.evaluation.inference import NonFiniteOutputs
 from lethe.evaluation.shard_outputs import RunOutputs
+from lethe.runtime.error_classes import ErrorClass
 from lethe.submission.notebook import ENTRY_FILE
 from sandbox.policy import RunPolicy
 from worker.evaluation.kaggle_layout import NoNotebookLayout, notebook_mounts
@@ -85,7 +86,7 @@ def notebook_policy(policy: RunPolicy, competition: RunRules, *, frame_bytes: in
 class NoMemoryLeft(InvalidSubmission):
     """A notebook lives on while its models are evaluated, and has taken what that needs."""
 
-    slug, title = "out-of-memory", "The notebook left no memory on the GPU"
+    slug, title = ErrorClass.OUT_OF_MEMORY, "The notebook left no memory on the GPU"
 
 
 @dataclass

@@ -11,14 +11,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from safetensors.numpy import load
 
+from lethe.runtime.error_classes import Blame, ErrorClass
 from lethe.runtime.sent_names import WARNING
 from sandbox.guest.notebook.frame_format import AGAIN, FIRST, SECOND
 from sandbox.notebook_stream import NotebookRun
 from sandbox.run_request import RunRequest, RunResult
-from sandbox.verdict import Blame, Verdict
+from sandbox.verdict import Verdict
 
 MODELS = 3
-REFUSED = frozenset({"rewritten-model", "unordered-models", "other-models"})
+REFUSED = frozenset({ErrorClass.REWRITTEN_MODEL, ErrorClass.UNORDERED_MODELS, ErrorClass.OTHER_MODELS})
 TOLERANCE = 1e-3  # of the largest weight, where a device does not repeat itself to the bit
 DEPENDS = (
     f"{WARNING} Later models of this notebook do not come out like its first one, although all random numbers are the "
@@ -92,6 +93,6 @@ def _in_words(first: RunResult, times_s: list[float], *, run_limit_s: float) -> 
 
 
 def _not_compared(result: RunResult) -> str:
-    if result.verdict.error_class == "one-model":
+    if result.verdict.error_class == ErrorClass.ONE_MODEL:
         return "[lethe] The notebook writes one model."
     return f"{WARNING} The notebook's second model could not be looked at: {result.verdict.message or 'no model'}"

@@ -13,6 +13,7 @@ from lethe.evaluation.competition_score import ORACLE, score_outputs, secret_att
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.metrics.scoring.score import ModelOutputs
 from lethe.metrics.scoring.scorer_version import SCORER_VERSION
+from lethe.runtime.error_classes import OF_THE_MACHINE
 from server.competitions.stored_file import stored_file
 from server.config import Settings
 from server.db import Database
@@ -20,7 +21,6 @@ from server.disclosure.gate import show_score
 from server.errors import Conflict
 from server.evaluations import lease_repository, repository
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure, claimed_shard
-from server.evaluations.leases import OF_THE_MACHINE
 from server.models.evaluation import PrivateScore, PublicScore, Shard, ShardKind
 from server.storage import Storage
 from worker.context import RunningContext

@@ -7,9 +7,10 @@ import numpy as np
 
 from lethe.errors import HostFault, InvalidSubmission
 from lethe.evaluation.shard_outputs import RunOutputs, ShardOutputs
+from lethe.runtime.error_classes import Blame
 from sandbox.launcher import RunResult
 from sandbox.run_log import readable_log
-from sandbox.verdict import Blame, Verdict
+from sandbox.verdict import Verdict
 from worker.evaluation.kept_weights import KeptWeights
 
 

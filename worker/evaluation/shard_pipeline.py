@@ -17,12 +17,12 @@ from lethe.data.errors import DamagedSplit
 from lethe.errors import HostFault, InvalidSubmission
 from lethe.evaluation.evaluators import Evaluator
 from lethe.evaluation.original_models import read_whole_numbers
+from lethe.runtime.error_classes import Blame, ErrorClass
 from lethe.runtime.sent_names import name_as_sent
 from lethe.submission.package import as_it_is_run
 from sandbox.launcher import RunRequest, RunResult, Sandbox
 from sandbox.notebook_stream import NotebookRun
 from sandbox.policy import RunPolicy
-from sandbox.verdict import Blame
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.models.evaluation import ShardKind
 from server.models.submission import Fault
@@ -46,7 +46,6 @@ from worker.host import graceful_shutdown, prometheus
 from worker.host.heartbeat import Heart
 
 log = structlog.get_logger()
-TIME_LIMIT = "time-limit"  # the class of a run that used up its processor time
 TRIES_WITHIN_TIME = 3  # as often as preparation measures a retraining; of these the least counts there
 
 
@@ -221,7 +220,7 @@ def _run_one(
     try:
         for _ in range(tries):
             result = sandbox.run(request, should_stop=lambda: heart.stopped or graceful_shutdown.is_over())
-            if result.verdict.error_class != TIME_LIMIT:
+            if result.verdict.error_class != ErrorClass.TIME_LIMIT:
                 break
     except Exception:
         context.drop_sandbox(*key)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lethe.runtime.entry import Preloaded, RunFault, Task
+from lethe.runtime.error_classes import ErrorClass
 from lethe.runtime.notebook_cells import Cells
 from lethe.runtime.randomness import Randomness
 from sandbox.guest.harness import flush_output, report_fault, write_all
@@ -188,11 +189,11 @@ def _run_to_second(program: Program, answers: int) -> NoReturn:
             write_all(answers, json.dumps(names_of_series(path)).encode())
             os._exit(0)
         if path in seen.paths:
-            program.fail(RunFault("rewritten-model"))
+            program.fail(RunFault(ErrorClass.REWRITTEN_MODEL))
         if len(seen.paths) > SECOND:
             return
         if seen.paths and natural(path) < natural(seen.paths[FIRST]):
-            program.fail(RunFault("unordered-models"))
+            program.fail(RunFault(ErrorClass.UNORDERED_MODELS))
         program.send(len(seen.paths), pieces)
         seen.paths.append(path)
         seen.marks.append(len(seen.entered.numbers))
@@ -208,12 +209,12 @@ def _run_to_second(program: Program, answers: int) -> NoReturn:
             program.fail_with(error)
         _end(seen, answers)
     if len(seen.paths) <= SECOND:
-        program.fail(RunFault("one-model"))
+        program.fail(RunFault(ErrorClass.ONE_MODEL))
     members = archive_members(FOLDERS)
     if members is not None:
         listed = choose(listed_files(members, list(model_files(FOLDERS))), wanted=1)
         if listed != seen.paths[:1]:
-            program.fail(RunFault("other-models"))
+            program.fail(RunFault(ErrorClass.OTHER_MODELS))
     _end(seen, answers)
 
 
@@ -254,7 +255,7 @@ def _run_again(program: Program, pin_at: list[int]) -> NoReturn:
         program.run(chance, entered, take)
     except BaseException as error:
         program.fail_with(error)
-    program.fail(RunFault("one-model"))
+    program.fail(RunFault(ErrorClass.ONE_MODEL))
 
 
 def _is_docstring(node: ast.stmt) -> bool:

@@ -18,6 +18,7 @@ from lethe.runtime.entry import (
     seed_everything,
     weights_of_call,
 )
+from lethe.runtime.error_classes import ErrorClass
 from lethe.runtime.notebook_cells import Cells, Change
 from lethe.runtime.notebook_shell import report
 from lethe.runtime.randomness import Randomness
@@ -69,7 +70,7 @@ def run_program(
 
     def send(path: Path, pieces: Pieces, *, is_late: bool) -> NoReturn:  # noqa: ARG001 - late or not, it ends here
         if cells.skipped:
-            end_with_fault(RunFault("model-after-skip", detail=cells.skipped[0].as_detail()), task, frame_fd)
+            end_with_fault(RunFault(ErrorClass.MODEL_AFTER_SKIP, detail=cells.skipped[0].as_detail()), task, frame_fd)
         write_frame(Unlearned(pieces), preloaded, frame_fd)
         os._exit(0)  # nothing of what is left to do belongs to this run
 
@@ -85,7 +86,9 @@ def run_program(
         run_cells(task, preloaded, Watch(taker), cells, chance, map_cuda=map_cuda, has_own_original=has_own_original)
         function = cells.namespace.get(task.function)
         taker.at_the_end(has_function=callable(function) or task.function in cells.missing)
-        unlearned = weights_of_call(cells.function(task.function, RunFault("no-model")), task, preloaded, cells)
+        unlearned = weights_of_call(
+            cells.function(task.function, RunFault(ErrorClass.NO_MODEL)), task, preloaded, cells
+        )
     except BaseException as error:
         report_fault(error, task, frame_fd, written=taker.uncounted_in_words())
         return False

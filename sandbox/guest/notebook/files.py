@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lethe.runtime.entry import RunFault
+from lethe.runtime.error_classes import ErrorClass
 from lethe.runtime.weights_layout import WeightsLayout
 from sandbox.guest.harness import write_all
 from sandbox.guest.notebook.checkpoints import Casts, NotTorchFile, cast_in_words, model_pieces, read_state_dict
@@ -119,7 +120,7 @@ class CheckpointTaker:
             candidates = of_one_kind(files, wanted=wanted) if members is None else listed_files(members, self._all())
             chosen = choose(candidates, wanted=wanted)
             if len(chosen) < wanted:
-                raise RunFault("too-few-checkpoints", written=[path.name for path in files])
+                raise RunFault(ErrorClass.TOO_FEW_CHECKPOINTS, written=[path.name for path in files])
             write_all(self.frame_fd, encode_choice([self._slot_for(path) for path in chosen]))
 
     def _all(self) -> list[Path]:
@@ -130,9 +131,9 @@ class CheckpointTaker:
         if known is not None and known.slot >= 0 and (not path.exists() or known.stamp == stamp_of(path)):
             return known.slot
         if not path.is_file():
-            raise RunFault("too-few-checkpoints")
+            raise RunFault(ErrorClass.TOO_FEW_CHECKPOINTS)
         if not self._take(path):
-            raise self.known[path].refusal or RunFault("unreadable-checkpoint")
+            raise self.known[path].refusal or RunFault(ErrorClass.UNREADABLE_CHECKPOINT)
         return self.known[path].slot
 
     def _is_taken(self, path: Path) -> bool:
@@ -150,7 +151,7 @@ class CheckpointTaker:
             pieces, cast = model_pieces(read_state_dict(path), self.layout)
         except NotTorchFile as error:
             self.tell(f"[lethe] {path} cannot be taken as a model: {error}")
-            known.refusal = RunFault("unreadable-checkpoint")
+            known.refusal = RunFault(ErrorClass.UNREADABLE_CHECKPOINT)
             return False
         except RunFault as fault:
             known.refusal = fault

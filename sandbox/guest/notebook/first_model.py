@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from lethe.runtime.entry import RunFault
+from lethe.runtime.error_classes import ErrorClass
 from lethe.runtime.weights_layout import WeightsLayout
 from sandbox.guest.notebook.checkpoints import NoTensors, NotTorchFile, cast_in_words, model_pieces, read_state_dict
 from sandbox.guest.notebook.files import (
@@ -132,7 +133,7 @@ class FirstModel:
             self._leave(path, "holds no tensors")
         except NotTorchFile as error:
             self.tell(f"[lethe] {path} cannot be taken as a model: {error}")
-            self.on_fault(RunFault("unreadable-checkpoint"))
+            self.on_fault(RunFault(ErrorClass.UNREADABLE_CHECKPOINT))
         except RunFault as fault:
             self.on_fault(fault)
 

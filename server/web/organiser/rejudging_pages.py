@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from lethe.errors import AppError, InvalidInput, NotFound, Violation
 from lethe.metrics.scoring.attacks.family import AttackFamily
+from lethe.runtime.error_classes import ErrorClass
 from server.accounts import service as accounts
 from server.audit import log as audit
 from server.audit.log import EventFilter
@@ -27,7 +28,6 @@ from server.teams import service as teams
 from server.web import sse
 from server.web.cookies import Flash
 from server.web.deps import Place
-from server.web.failure_messages import ADVICE
 from server.web.organiser.forms import needed, timestamp
 from server.web.page_router import page_router
 from server.web.place_request import OrganiserDep, OrganiserRequest
@@ -201,7 +201,7 @@ def _list(
         "choice": choice,
         "count": count,
         "error": error,
-        "error_classes": sorted({*ADVICE, "worker-lost"}),
+        "error_classes": sorted(ErrorClass),
         "what_changed": REASONS,
         "attack_families": [(family.value, family.value) for family in AttackFamily],
     }

@@ -6,9 +6,9 @@ from urllib.parse import urlencode
 from fastapi import Query, Response
 
 from lethe.metrics.scoring.attacks.family import HONEST_DISAGREEMENT
+from lethe.runtime.error_classes import ErrorClass
 from server.submissions.list_filter import SubmissionFilter
 from server.submissions.organiser_list import find_lines
-from server.web.failure_messages import ADVICE
 from server.web.organiser.forms import timestamp
 from server.web.page_router import page_router
 from server.web.place_request import OrganiserDep
@@ -54,5 +54,5 @@ def submissions_page(
         has_more=found.has_more,
         page_number=page_number,
         honest_disagreement=HONEST_DISAGREEMENT,
-        error_classes=sorted({*ADVICE, "host-fault"}),
+        error_classes=sorted(ErrorClass),
     )

@@ -8,9 +8,8 @@ from typing import Any, cast
 import pytest
 
 from lethe.errors import HostFault
-from sandbox.verdict_texts import MESSAGES
+from lethe.runtime.error_classes import OF_THE_MACHINE, ErrorClass
 from server.evaluations.claimed_shard import ShardFailure
-from server.evaluations.leases import OF_THE_MACHINE
 from server.models.submission import Fault
 from tests.lethe.conftest import competition
 from worker.context import RunningContext
@@ -91,7 +90,7 @@ def failed(error_class: str) -> Callable[[Any], None]:
 
 @pytest.mark.parametrize("error_class", sorted(OF_THE_MACHINE))
 def test_limit_of_this_machine_says_nothing_about_a_score(monkeypatch: pytest.MonkeyPatch, error_class: str) -> None:
-    assert error_class in MESSAGES, "a class that no run ends with"
+    assert ErrorClass(error_class).message, "a class that no run ends with"
     with pytest.raises(HostFault, match="run 1 could not be repeated on this machine, which says nothing"):
         again(monkeypatch, failed(error_class))
 

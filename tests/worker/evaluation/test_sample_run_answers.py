@@ -15,9 +15,10 @@ from lethe.data.files import read_json, read_tensors, sha256_of
 from lethe.evaluation.sample_answer_files import SAMPLE_ANSWERS
 from lethe.evaluation.sample_answers import SampleAnswers
 from lethe.preparation.prepare import begin_split
+from lethe.runtime.error_classes import Blame
 from lethe.submission.package import load_package
 from sandbox.launcher import RunResult
-from sandbox.verdict import Blame, ExitFacts, Verdict
+from sandbox.verdict import ExitFacts, Verdict
 from server.evaluations.claimed_shard import ClaimedShard
 from server.models.evaluation import ShardKind
 from tests.support.instance import GOOD_CODE

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from lethe.runtime.error_classes import Blame
 from sandbox.notebook_stream import NotebookRun
 from sandbox.run_request import RunRequest
-from sandbox.verdict import Blame, Verdict
+from sandbox.verdict import Verdict
 from worker.evaluation import shard_pipeline
 from worker.evaluation.shard_pipeline import TRIES_WITHIN_TIME
 
