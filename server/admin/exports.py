@@ -15,6 +15,7 @@ from lethe.reports.csv_lines import csv_lines
 from server.admin import exports_repository as repository
 from server.admin.spool import spool
 from server.leaderboard import service as boards
+from server.leaderboard.columns import board_row
 from server.models.competition import Competition
 
 Rows = Iterator[dict[str, Any]]
@@ -89,26 +90,16 @@ def _with_header(rows: Iterable[dict[str, Any]]) -> Iterator[list[Any]]:
 def _board(session: Session, competition: Competition, visibility: Visibility, phase: str = "") -> Rows:
     boards.check_phase(competition, visibility, phase)
     board = boards.whole_board(session, competition, visibility, phase)
+    conditions = {
+        "phase": phase,
+        "n_models": board.n_models,
+        "smallest_detectable_shift": smallest_detectable_shift(board.n_models),
+        "verified": competition.scores_verified,
+    }
     for row in board.rows:
-        values = ((column.id, column.get(row.entry)) for column in board.columns)
-        yield {
-            "rank": row.rank,
-            "phase": phase,
-            "team": row.entry.team,
-            "kind": row.entry.kind.value,
-            "score": row.entry.score,
-            "share_of_oracle": row.share_of_oracle,
-            "n_models": board.n_models,
-            "smallest_detectable_shift": smallest_detectable_shift(board.n_models),
-            "interval_low": row.entry.interval_low,
-            "interval_high": row.entry.interval_high,
-            "tied_group": row.tied_group,
-            "submission": row.entry.submission_id,
-            "received_at": row.entry.received_at,
-            "entries": row.entry.entries,
-            "verified": competition.scores_verified,
-            **{name: found.value if found else None for name, found in values},
-        }
+        shown = board_row(row, board.columns)
+        metrics = shown.pop("metrics")
+        yield {**shown, **conditions, **{one.id: metrics.get(one.id, {}).get("value") for one in board.columns}}
 
 
 def _marked(rows: Rows, competition: Competition) -> Rows:

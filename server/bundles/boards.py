@@ -1,7 +1,7 @@
 """The leaderboards of a competition that is over, as data: official ones, of phases, of late submissions, of tasks."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -11,6 +11,7 @@ from lethe.metrics.scoring.sample_size import smallest_detectable_shift
 from server.competitions import phases
 from server.competitions.stored_file import stored_file
 from server.leaderboard import service as boards
+from server.leaderboard.columns import board_row
 from server.leaderboard.ranking import Row
 from server.leaderboard.service import Board
 from server.models.competition import Competition
@@ -48,19 +49,7 @@ def _as_data(board: Board, competition: Competition, visibility: Visibility, pha
 
 
 def _row(row: Row, board: Board) -> dict[str, Any]:
-    entry = row.entry
-    values = ((column.id, column.get(entry)) for column in board.columns)
-    return {
-        "rank": row.rank,
-        "team": entry.team,
-        "kind": entry.kind.value,
-        "score": entry.score,
-        "share_of_oracle": row.share_of_oracle,
-        "interval_low": entry.interval_low,
-        "interval_high": entry.interval_high,
-        "tied_group": row.tied_group,
-        "entries": entry.entries,
-        "submission": entry.submission_id,
-        "received_at": entry.received_at.isoformat() if entry.received_at else None,
-        "metrics": {name: asdict(found) for name, found in values if found is not None},
-    }
+    """Return what everybody sees; ids of teams are this instance's."""
+    shown = board_row(row, board.columns)
+    del shown["team_id"]
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in shown.items()}

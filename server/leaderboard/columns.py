@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -11,7 +12,7 @@ from lethe.metrics.core.registry import metric
 from server.competitions.stored_file import stored_file
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber
-from server.leaderboard.ranking import Entry, RowKind
+from server.leaderboard.ranking import Entry, Row, RowKind
 from server.metric_results import service as metric_results
 from server.models.competition import Competition
 
@@ -52,6 +53,19 @@ class BoardColumn:
             submission: ColumnValue(*map(_shown, vars(value).values())) for submission, value in self.values.items()
         }
         return replace(self, oracle=_shown(self.oracle), original=_shown(self.original), values=values)
+
+
+def board_row(row: Row, columns: Sequence[BoardColumn]) -> dict[str, Any]:
+    """Return a row of a board as the API, exports and bundles have it. metrics: those computed, by a column's id."""
+    shown = {"rank": row.rank, **row.entry._asdict(), "tied_group": row.tied_group}
+    values = {column.id: column.get(row.entry) for column in columns}
+    return shown | {
+        "team_id": row.entry.team_id or None,
+        "kind": row.entry.kind.value,
+        "submission": shown.pop("submission_id"),
+        "share_of_oracle": row.share_of_oracle,
+        "metrics": {name: vars(value) for name, value in values.items() if value is not None},
+    }
 
 
 def board_columns(

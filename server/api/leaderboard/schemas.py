@@ -9,7 +9,7 @@ from lethe.competition.visibility import Visibility
 from server.api.schema import Out
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber
-from server.leaderboard.columns import BoardColumn, ColumnValue
+from server.leaderboard.columns import BoardColumn, ColumnValue, board_row
 from server.leaderboard.ranking import Row, RowKind
 
 
@@ -45,17 +45,7 @@ class LeaderboardRow(Out):
 
     @classmethod
     def of(cls, row: Row, columns: Sequence[BoardColumn] = ()) -> "LeaderboardRow":
-        entry = row.entry
-        values = ((column.id, column.get(entry)) for column in columns)
-        return cls.read(
-            entry,
-            rank=row.rank,
-            team_id=entry.team_id or None,
-            score=entry.score or gate.NO_SCORE,
-            share_of_oracle=row.share_of_oracle,
-            tied_group=row.tied_group,
-            metrics={name: found for name, found in values if found is not None},
-        )
+        return cls.model_validate(board_row(row, columns) | {"score": row.entry.score or gate.NO_SCORE})
 
 
 class LeaderboardPage(BaseModel):
