@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Result: TypeAlias = Union["Evaluation", "ScoreResult", "MethodRuns", "BenchmarkResult"]
 Scalar = str | int | float | bool
-MOST_AT_ONCE = 1_000  # metrics that MLflow takes in one call
+MAX_BATCH = 1_000  # metrics that MLflow takes in one call
 LONGEST_NAME = 250  # that MLflow takes
 PART = re.compile(r"[^\w. -]+")
 
@@ -92,8 +92,8 @@ class MlflowLogger(RunLogger):
 
     def metrics(self, values: Mapping[str, float]) -> None:
         given = list(values.items())
-        for start in range(0, len(given), MOST_AT_ONCE):
-            self._mlflow.log_metrics(dict(given[start : start + MOST_AT_ONCE]))
+        for start in range(0, len(given), MAX_BATCH):
+            self._mlflow.log_metrics(dict(given[start : start + MAX_BATCH]))
 
     def parameters(self, values: Mapping[str, Scalar]) -> None:
         self._mlflow.log_params({_name(name): value for name, value in values.items()})

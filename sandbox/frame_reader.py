@@ -23,7 +23,7 @@ from sandbox.guest.frame_format import (
     WRONG_RETURN_TAG,
 )
 
-FEWEST_HALVES = 32  # values that happen to be representable in half precision are taken for rounded ones from here on
+MIN_HALVES = 32  # values that happen to be representable in half precision are taken for rounded ones from here on
 _WEIGHTS_TAGS = frozenset({WEIGHTS_TAG, WRONG_RETURN_TAG})
 
 
@@ -184,7 +184,7 @@ def _overflowed_half(layout: WeightsLayout, data: memoryview) -> bool:
         if slot.dtype in ("F16", "BF16") or np.isnan(values).any() or (rounded != finite).any():
             return False
         n_finite += len(finite)
-    return n_finite >= FEWEST_HALVES
+    return n_finite >= MIN_HALVES
 
 
 def _find_problem(values: NDArray[Any], *, max_abs_weight: float) -> str:

@@ -48,7 +48,7 @@ def staged_original(request: RunRequest, spec: SandboxSpec, layout: WeightsLayou
 
 
 def open_to_others(paths: Iterable[Path]) -> None:
-    """Let a dropped user read what is meant to be shown; a private folder above keeps other users out."""
+    """Make shown files readable for the unprivileged user; a private parent folder keeps others out."""
     for path in paths:
         mode = path.lstat().st_mode
         wanted = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)

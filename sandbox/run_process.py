@@ -74,7 +74,7 @@ class RunProcess:
         keeps: bool,
         should_stop: Callable[[], bool] | None,
     ) -> Observed:
-        """Let the process begin (or go on with) a run and watch it. `keeps`: leave it alive after whole weights."""
+        """Start (or continue) a run and supervise it. `keeps`: leave the process alive after complete weights."""
         try:
             watch = RunWatch(
                 self._handle,

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from lethe.runtime.error_classes import CLAIMABLE, Blame, ErrorClass
-from lethe.runtime.sent_names import name_as_sent
+from lethe.runtime.original_filenames import name_as_sent
 from sandbox.frame_reader import FrameState, WeightsProblem
 from sandbox.verdict_texts import (
     BESIDE_THE_CODE,
@@ -108,8 +108,8 @@ _BY_PROBLEM = {
     "huge": ErrorClass.HUGE_WEIGHTS,
 }
 _ABOUT_SKIPPED = frozenset({ErrorClass.SKIPPED_NAME, ErrorClass.MODEL_AFTER_SKIP})
-MOST_OF_A_CAUSE = 300
-MOST_OF_A_NAME, MOST_FILES_NAMED = 120, 8
+MAX_CAUSE_CHARS = 300
+MAX_NAME_CHARS, MAX_FILES_NAMED = 120, 8
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 _EXCEPTIONS = frozenset(
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
@@ -258,7 +258,7 @@ def _skipped(detail: Any, context: Context) -> str:
     if not isinstance(detail, dict) or not context.open_log:
         return ""
     place = name_as_sent(str(detail.get("file", ""))[:100], context.sent_as)
-    name, cause = detail.get("name"), str(detail.get("cause", ""))[:MOST_OF_A_CAUSE]
+    name, cause = detail.get("name"), str(detail.get("cause", ""))[:MAX_CAUSE_CHARS]
     named = f"{name[:100]!r} was not set: " if isinstance(name, str) else ""
     return f" {named}{place}, line {detail.get('line')} failed with {cause}."
 
@@ -267,7 +267,7 @@ def _beside_the_code(name: Any, context: Context) -> str:
     """Say how to open a file that was sent along; the run's own word, so not on hidden data."""
     if not context.open_log or not isinstance(name, str):
         return ""
-    return BESIDE_THE_CODE.format(name=name[:MOST_OF_A_NAME])
+    return BESIDE_THE_CODE.format(name=name[:MAX_NAME_CHARS])
 
 
 def _about_samples(style: Any, context: Context) -> str:
@@ -281,8 +281,8 @@ def _uncounted(written: Any, context: Context) -> str:
     """Say which files a notebook has written without one that counts; the run's own word, so not on hidden data."""
     if not isinstance(written, list) or not written or not context.open_log:
         return ""
-    named = ", ".join(str(name)[:MOST_OF_A_NAME] for name in written[:MOST_FILES_NAMED])
-    more = f" and {len(written) - MOST_FILES_NAMED} more" if len(written) > MOST_FILES_NAMED else ""
+    named = ", ".join(str(name)[:MAX_NAME_CHARS] for name in written[:MAX_FILES_NAMED])
+    more = f" and {len(written) - MAX_FILES_NAMED} more" if len(written) > MAX_FILES_NAMED else ""
     return f" No file counted as a run's model; written were {named}{more}. {WHICH_FILES_COUNT}"
 
 

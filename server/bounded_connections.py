@@ -18,7 +18,7 @@ RV = TypeVar("RV")
 CONNECT_WITHIN_S = 3
 PING_WITHIN_S = 3.0  # of a connection from the pool, before it is used
 SILENT_FOR_S = 2.0  # beyond the limit of a statement, after which its connection is dropped
-SPARED = 2.0  # times as long as a connection was waited for in vain, none is asked for again
+BACKOFF_FACTOR = 2.0  # times as long as a connection was waited for in vain, none is asked for again
 TCP = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000}
 
 
@@ -47,15 +47,15 @@ class BoundedConnection(psycopg.Connection[Any]):
 
 
 class _Connector:
-    """Makes an engine's connections. After one that was waited for in vain, it refuses at once for a while."""
+    """Makes an engine's connections. Fails fast for a cool-down after a connection timeout."""
 
     def __init__(self, statement_within_s: float | None) -> None:
         self._statement_within_s = statement_within_s
-        self._spared_until = 0.0
+        self._cooldown_until = 0.0
 
     def __call__(self, _dialect: Any, _record: Any, cargs: tuple[Any, ...], cparams: dict[str, Any]) -> Any:
         began = time.monotonic()
-        if began < self._spared_until:
+        if began < self._cooldown_until:
             raise psycopg.OperationalError("PostgreSQL did not answer a moment ago; it is asked again shortly")
         limits: dict[str, Any] = {"connect_timeout": CONNECT_WITHIN_S, **TCP}
         if self._statement_within_s is not None:
@@ -64,7 +64,7 @@ class _Connector:
             connection = BoundedConnection.connect(*cargs, **{**limits, **cparams})
         except psycopg.OperationalError:
             failed = time.monotonic()
-            self._spared_until = failed + SPARED * (failed - began)
+            self._cooldown_until = failed + BACKOFF_FACTOR * (failed - began)
             raise
         if self._statement_within_s is not None:
             connection.answer_within_s = self._statement_within_s + SILENT_FOR_S

@@ -15,7 +15,7 @@ import structlog
 log = structlog.get_logger()
 
 KEPT_PER_SECOND_OF_COST = 20.0
-LONGEST_S = 10.0
+MAX_LIFETIME_S = 10.0
 COSTLY_S = 0.02  # what a reader who has to wait for it would notice
 MAX_KEYS = 256
 
@@ -32,7 +32,7 @@ class _Kept(Generic[T]):
 
 def lifetime_s(cost_s: float) -> float:
     """Return how long a value is kept that took `cost_s` seconds to compute."""
-    return min(LONGEST_S, KEPT_PER_SECOND_OF_COST * cost_s)
+    return min(MAX_LIFETIME_S, KEPT_PER_SECOND_OF_COST * cost_s)
 
 
 class CostCache(Generic[T]):

@@ -181,7 +181,7 @@ class Database:
                 with self.write() as session:
                     return step(session)
             except DBAPIError as error:
-                if not _passes(error) or time.monotonic() > deadline:
+                if not _is_transient(error) or time.monotonic() > deadline:
                     raise
                 log.warning("transaction tried again", attempt=attempt + 1, error=type(error.orig).__name__)
             time.sleep(min(0.05 * 2**attempt, 2.0) * random.uniform(0.5, 1.0))  # noqa: S311 (spreads retries)
@@ -197,7 +197,7 @@ class Database:
         self.dispose()
 
 
-def what_it_said(error: Exception) -> str:
+def database_message(error: Exception) -> str:
     """Return the database's own words, in one line, without statement and parameters."""
     return " ".join(str(getattr(error, "orig", None) or error).split())
 
@@ -206,7 +206,7 @@ def what_it_said(error: Exception) -> str:
 PASSING_STATES = frozenset({"40P01", "40001", "55P03", "57P01", "57P02", "57P03", "53300"})
 
 
-def _passes(error: DBAPIError) -> bool:
+def _is_transient(error: DBAPIError) -> bool:
     """Return whether the same transaction may succeed a moment later."""
     if error.connection_invalidated or getattr(error.orig, "sqlstate", None) in PASSING_STATES:
         return True

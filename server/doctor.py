@@ -18,13 +18,13 @@ from sqlalchemy.orm import Session
 
 from lethe.errors import AppError, NotFound
 from server.config import Settings
-from server.db import Database, clock, what_it_said
+from server.db import Database, clock, database_message
 from server.environment import describe_wrong_values, unknown_variables
 from server.migrate import NEWER, alembic_config
 from server.queue import client
 from server.storage import Storage
 
-LEAST_FREE_MIB = 5 * 1024
+MIN_FREE_MIB = 5 * 1024
 CLOCK_TOLERANCE_S = 2.0
 PYTHONS = ((3, 11), (3, 15))
 
@@ -72,9 +72,9 @@ def _disk(settings: Settings) -> Finding:
         folder = folder.parent
     free = shutil.disk_usage(folder).free // 2**20
     found = f"{free:,} MiB free below {folder}"
-    if free >= LEAST_FREE_MIB:
+    if free >= MIN_FREE_MIB:
         return Finding("disk", "ok", found)
-    return Finding("disk", "warning", found, f"Free {LEAST_FREE_MIB:,} MiB, run `lethe gc`, or move LETHE_HOME.")
+    return Finding("disk", "warning", found, f"Free {MIN_FREE_MIB:,} MiB, run `lethe gc`, or move LETHE_HOME.")
 
 
 def _database(settings: Settings) -> Finding:
@@ -87,7 +87,7 @@ def _database(settings: Settings) -> Finding:
             unsafe = _settings_that_lose_commits(session) if kind == "postgresql" else []
     except SQLAlchemyError as error:
         fix = "Start the database, check LETHE_DATABASE_URL, then bring it up: `lethe up` or `lethe migrate`."
-        return Finding("database", "wrong", f"no answer ({what_it_said(error)})", fix)
+        return Finding("database", "wrong", f"no answer ({database_message(error)})", fix)
     if found != newest:
         wrong = f"{kind}, revision {found}, this program needs {newest}"
         is_older = found in {each.revision for each in revisions.walk_revisions()}

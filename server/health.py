@@ -53,7 +53,7 @@ class Readiness(BaseModel):
 
 @router.get("/healthz")
 async def healthz() -> Health:
-    """Say that this process lives."""
+    """Liveness probe."""
     return Health()
 
 

@@ -40,8 +40,8 @@ PREPARE_QUEUE = "lethe.prepare"
 METRICS_QUEUE = "lethe.metrics"  # metrics beside the score: after every shard
 RANKS = {CONTROL_QUEUE: 0, PREPARE_QUEUE: 1, METRICS_QUEUE: 3}  # the others: 2
 RESENT_AFTER = timedelta(seconds=10)  # that work waited: its message may have been lost
-MOST_WAKE_UPS = 8  # for one step, and waiting in one queue: whoever takes one and finds work tells the next
-MOST_WAITING = 64  # in one queue, of messages about one thing each; the sweeper sends what was held back
+MAX_WAKE_UPS = 8  # for one step, and waiting in one queue: whoever takes one and finds work tells the next
+MAX_WAITING = 64  # in one queue, of messages about one thing each; the sweeper sends what was held back
 
 OWN_QUEUES = {
     PREPARE_SPLIT: PREPARE_QUEUE,
@@ -57,7 +57,9 @@ BROKER_FAILURES = (OperationalError, OSError, RedisError)
 
 _PENDING = "lethe_messages"
 
-SPARED = 2.0  # times as long as its failure took, a broker is asked nothing: requests wait a third of the time at most
+BACKOFF_FACTOR = (
+    2.0  # times as long as its failure took, a broker is asked nothing: requests wait a third of the time at most
+)
 SILENT_S = 2.0  # after which a request waits no longer for a broker
 REFUSED_S = 0.2  # until a request asks a broker again that is away
 
@@ -125,11 +127,11 @@ def configure(app: Celery, *, redis_url: str) -> Celery:
 class SendingEnd(Celery):
     """The sending end.
 
-    requests_wait: whether requests do, for what is sent. spared_until: when a broker is asked again that failed.
+    requests_wait: whether requests do, for what is sent. cooldown_until: when a broker is asked again that failed.
     """
 
     requests_wait = False
-    spared_until = 0.0
+    cooldown_until = 0.0
 
     def let_requests_wait_little(self) -> None:
         """Ask a broker that refuses once again soon, and wait little for a silent one: for the web server's start."""
@@ -156,7 +158,7 @@ def send_after_commit(session: Session, task: str, *args: Any, times: int = 1, t
     to: for shards, who may serve them.
     """
     pending = session.info.setdefault(_PENDING, [])
-    pending.extend((task, args, to) for _ in range(min(times, MOST_WAKE_UPS)))
+    pending.extend((task, args, to) for _ in range(min(times, MAX_WAKE_UPS)))
 
 
 def send(task: str, *args: Any, to: RoutingKey | None = None, expires_s: float | None = None) -> bool:
@@ -166,18 +168,18 @@ def send(task: str, *args: Any, to: RoutingKey | None = None, expires_s: float |
     that failed is asked nothing for a while: they hold their turn meanwhile.
     """
     began = time.monotonic()
-    if began < client().spared_until:
+    if began < client().cooldown_until:
         return False
     try:
         with client().producer_or_acquire() as producer:
             for queue in _queues(task, to):
-                if waiting(producer.channel, queue) < most_waiting(task):
+                if waiting(producer.channel, queue) < max_waiting(task):
                     client().send_task(task, args=args, expires=expires_s, queue=queue, producer=producer)
     except BROKER_FAILURES as error:
         log.warning("message not sent", task=task, error=str(error))
         if client().requests_wait:
             failed = time.monotonic()
-            client().spared_until = failed + SPARED * (failed - began)
+            client().cooldown_until = failed + BACKOFF_FACTOR * (failed - began)
         return False
     return True
 
@@ -187,9 +189,9 @@ def waiting(channel: Any, queue: str) -> int:
     return int(channel.queue_declare(queue, auto_delete=False).message_count)
 
 
-def most_waiting(task: str) -> int:
+def max_waiting(task: str) -> int:
     """Return how many messages may wait in a queue before one more of `task` is held back."""
-    return MOST_WAKE_UPS if task in WAKE_UPS else MOST_WAITING
+    return MAX_WAKE_UPS if task in WAKE_UPS else MAX_WAITING
 
 
 def _queues(task: str, to: RoutingKey | None) -> list[str]:

@@ -34,7 +34,7 @@ from worker.host import broker_qos, drain_watch, graceful_shutdown, metrics_fold
 
 log = structlog.get_logger()
 settings = get_settings()
-UNREAD_FOR_S = 3600  # after which what a worker told itself is forgotten: it is gone, and its name with it
+DIRECT_QUEUE_TTL_S = 3600  # after which what a worker told itself is forgotten: it is gone, and its name with it
 METRICS_FOLDER = settings.scratch / "metrics"
 if settings.worker_metrics_port:
     metrics_folder.share(METRICS_FOLDER)
@@ -42,18 +42,18 @@ if settings.worker_metrics_port:
 from worker.host import prometheus  # noqa: E402
 
 
-def shard_queues_taken(settings: Settings) -> list[str]:
+def consumed_shard_queues(settings: Settings) -> list[str]:
     """Return the queues of hints that this worker takes: a hint at what it does not serve would be lost with it."""
     served = settings.competitions_served or ()
     own = [shard_queue(settings.worker_device, slug) for slug in served if slug in settings.own_queues]
     return own if own and len(own) == len(served) else [shard_queue(settings.worker_device), *own]
 
 
-def queues_taken(settings: Settings) -> list[str]:
+def consumed_queues(settings: Settings) -> list[str]:
     """Return every queue that this worker takes from."""
     shards = [
         CONTROL_QUEUE,
-        *shard_queues_taken(settings),
+        *consumed_shard_queues(settings),
         *([PREPARE_QUEUE] if settings.worker_prepares else []),
         METRICS_QUEUE,
     ]
@@ -72,7 +72,7 @@ app.conf.update(
     worker_concurrency=settings.worker_concurrency,
     worker_hijack_root_logger=False,
     worker_redirect_stdouts=False,
-    task_queues=[Queue(name, Exchange(name), routing_key=name) for name in queues_taken(settings)],
+    task_queues=[Queue(name, Exchange(name), routing_key=name) for name in consumed_queues(settings)],
     worker_direct=True,
     beat_schedule={
         "sweep": {"task": SWEEP, "schedule": schedule(settings.sweep_interval_s), "kwargs": {"by_beat": True}}
@@ -113,7 +113,7 @@ def beat(hostname: str) -> None:
                 itself = Queue(queue, Exchange(""), routing_key=queue)
                 for task in PULSE:
                     app.send_task(task, producer=producer, queue=itself, declare=[])  # type: ignore[arg-type]  # the types know only names
-                producer.channel.client.expire(queue, UNREAD_FOR_S)
+                producer.channel.client.expire(queue, DIRECT_QUEUE_TTL_S)
     except BROKER_FAILURES as error:
         log.warning("no pulse", error=str(error))
 
@@ -133,7 +133,7 @@ END_WITH_PARENT = die_with_parent(signal.SIGKILL)
 
 @beat_embedded_init.connect
 def _end_with_the_worker(**_: Any) -> None:
-    """Let a scheduler that a worker has started beside itself (`--beat`) end with it, also if the kernel ended that."""
+    """End a scheduler started by a worker (`--beat`) with its worker, even if the kernel killed that."""
     END_WITH_PARENT()
 
 

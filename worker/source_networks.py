@@ -27,7 +27,7 @@ from lethe.data.stored_sets import SET_PATHS, TRUE_LABELS
 from lethe.errors import HostFault
 from lethe.evaluation.inference import NonFiniteOutputs
 from lethe.evaluation.manifest import MANIFEST, NETWORK_PATH, Manifest, require_whole
-from lethe.evaluation.original_models import ORIGINAL, read_whole_numbers
+from lethe.evaluation.original_models import ORIGINAL, read_integer_buffers
 from lethe.evaluation.shard_outputs import RunOutputs, ShardOutputs
 from lethe.networks.builders import is_source
 from lethe.preparation.sample_models import SampleModels
@@ -62,16 +62,16 @@ class ConfinedEvaluator:
         require_whole(split_dir, only=READ[1:])
         self.network: Mapping[str, Any] = read_json(split_dir / NETWORK_PATH)
         self.device = torch.device("cpu")
-        self._whole_numbers = read_whole_numbers(split_dir / ORIGINAL)
+        self._integer_buffers = read_integer_buffers(split_dir / ORIGINAL)
         self._settings, self._split_dir = settings, split_dir
         self._process: Confined | None = None
 
-    def evaluate(self, weights: bytes, *, whole_numbers: Mapping[str, Tensor] | None = None) -> RunOutputs:
+    def evaluate(self, weights: bytes, *, integer_buffers: Mapping[str, Tensor] | None = None) -> RunOutputs:
         """Return what `lethe.evaluation.inference.SplitEvaluator` would.
 
         Raises NonFiniteOutputs; HostFault where no process can be confined here, or where the network's code fails.
         """
-        given = dict(self._whole_numbers if whole_numbers is None else whole_numbers)
+        given = dict(self._integer_buffers if integer_buffers is None else integer_buffers)
         payloads = [weights, *([safetensors.torch.save(given)] if given else [])]
         if self._process is None:
             self._process = _started(self._settings, reads=_parts(self._split_dir, READ))

@@ -24,7 +24,7 @@ from benchmarks.kaggle.honest_run import SEED
 from benchmarks.kaggle.programs import programs
 from lethe.errors import InvalidSubmission
 from lethe.evaluation.local_check import stage_files
-from lethe.runtime.sent_names import warnings_in
+from lethe.runtime.original_filenames import warnings_in
 from lethe.submission.package import load_package
 from sandbox.launcher import Launcher, RunRequest, SandboxSpec
 from sandbox.policy import RunPolicy

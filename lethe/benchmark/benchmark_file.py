@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from lethe.competition.file import Slug
 from lethe.competition.metric_requests import check_request, levels_for_metric
-from lethe.competition.report_section import MOST_KEPT, MetricRequest
+from lethe.competition.report_section import MAX_KEPT, MetricRequest
 from lethe.competition.task import PROBED_LEVEL
 from lethe.errors import InvalidInput
 from lethe.methods.rendering import render
@@ -152,7 +152,7 @@ class BenchmarkFile(_Section):
     metrics: tuple[MetricRequest, ...] = Field(default=(), validate_default=True)
     run_wall_time_s: float = Field(default=600.0, gt=0)
     split_seed: int = Field(default=0, ge=0)
-    keep_weights: int = Field(default=0, ge=0, le=MOST_KEPT)
+    keep_weights: int = Field(default=0, ge=0, le=MAX_KEPT)
     cell: tuple[Cell, ...] = Field(min_length=1)
     tables: Tables = Tables()
     tune: Tune | None = None
@@ -181,7 +181,7 @@ class BenchmarkFile(_Section):
             if PROBED_LEVEL in levels_for_metric(request.id) and not self.keep_weights:
                 raise ValueError(
                     f"metrics: {request.id} needs weights (level {PROBED_LEVEL}), and keep_weights is 0: set it to how "
-                    f"many runs of a method are probed, 1 to {MOST_KEPT}"
+                    f"many runs of a method are probed, 1 to {MAX_KEPT}"
                 )
         asked = {request.id for request in self.metrics}
         for name in (*self.tables.groups, *self.tables.pareto):

@@ -10,18 +10,18 @@ from torch import Tensor
 
 from lethe.benchmark.store import Unit, write_whole
 from lethe.evaluation.model_outputs import read_probed_references
-from lethe.evaluation.original_models import ORIGINAL, read_whole_numbers
+from lethe.evaluation.original_models import ORIGINAL, read_integer_buffers
 from lethe.evaluation.probes.split_probes import SplitProbes, stored_models
 
 
 def keep_weights(
-    unit: Unit, run: int, weights: bytes, *, split_dir: Path, whole_numbers: Mapping[str, Tensor] | None
+    unit: Unit, run: int, weights: bytes, *, split_dir: Path, integer_buffers: Mapping[str, Tensor] | None
 ) -> None:
     """Keep the weights of a run, a safetensors file.
 
-    whole_numbers: of the run's own original model, where it has one. As in an evaluation, they are never the run's.
+    integer_buffers: of the run's own original model, where it has one. As in an evaluation, they are never the run's.
     """
-    given = read_whole_numbers(split_dir / ORIGINAL) if whole_numbers is None else dict(whole_numbers)
+    given = read_integer_buffers(split_dir / ORIGINAL) if integer_buffers is None else dict(integer_buffers)
     write_whole(_file(unit, run), safetensors.torch.save(safetensors.torch.load(weights) | given))
 
 

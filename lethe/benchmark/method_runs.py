@@ -21,7 +21,7 @@ from lethe.evaluation.inference import NonFiniteOutputs
 from lethe.evaluation.local_check import Failure, explain_failure, stage_files
 from lethe.evaluation.manifest import Manifest
 from lethe.evaluation.model_outputs import read_stored_outputs
-from lethe.evaluation.original_models import find_place, read_original, read_whole_numbers
+from lethe.evaluation.original_models import find_place, read_integer_buffers, read_original
 from lethe.evaluation.shard_outputs import RunOutputs, ShardOutputs, join
 from lethe.submission.failure_place import place_beside
 from lethe.submission.package import Package, load_package
@@ -191,11 +191,11 @@ def _one_run(run: int, runs: MethodRuns, place: RunPlace, evaluator: Evaluator, 
             return end.failure or Failure("no-weights", "The run gave no weights.")
         started = time.monotonic()
         try:
-            outputs = evaluator.evaluate(end.weights, whole_numbers=numbers)
+            outputs = evaluator.evaluate(end.weights, integer_buffers=numbers)
         except NonFiniteOutputs as error:
             return Failure(error.slug, error.detail)
         if run < place.competition.report.keep_weights:
-            keep_weights(unit, run, end.weights, split_dir=place.split_dir, whole_numbers=numbers)
+            keep_weights(unit, run, end.weights, split_dir=place.split_dir, integer_buffers=numbers)
         return _Done(outputs, end.wall_time_s, time.monotonic() - started)
 
 
@@ -212,7 +212,7 @@ def own_original(
     try:
         path.write_bytes(read_original(place.split_dir, name, position))
         path.chmod(0o444)
-        yield path, read_whole_numbers(path)
+        yield path, read_integer_buffers(path)
     finally:
         path.unlink(missing_ok=True)
 

@@ -16,7 +16,7 @@ from lethe.cli.output import console, notes, print_facts, print_json, print_note
 from lethe.cli.overall_progress import OverallProgress
 from lethe.competition.kit_models import MIN_FOR_A_SHARE
 from lethe.errors import InvalidInput
-from lethe.runtime.sent_names import name_as_sent
+from lethe.runtime.original_filenames import name_as_sent
 from lethe.submission.failure_place import place_beside
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from lethe.competition.metric_requests import require_metric_fits, require_metri
 from lethe.competition.mistakes import read_toml, with_suggestion, wrong_types
 from lethe.competition.pages_section import Pages
 from lethe.competition.participation_section import Participation
-from lethe.competition.phases_section import MOST_PHASES, Late, Phase, require_phases_in_order
+from lethe.competition.phases_section import MAX_PHASES, Late, Phase, require_phases_in_order
 from lethe.competition.ranking_section import JOINT_AUDIT, SCORE, Ranking
 from lethe.competition.read_only import Options
 from lethe.competition.recipes_section import METRIC_ID
@@ -181,7 +181,7 @@ class CompetitionFile(Section):
     report: Report = Report()
     ranking: Ranking = Ranking()
     participation: Participation = Participation()
-    phases: tuple[Phase, ...] = Field(default=(), max_length=MOST_PHASES)
+    phases: tuple[Phase, ...] = Field(default=(), max_length=MAX_PHASES)
     late: Late = Late()
     pages: Pages = Pages()
     tasks: tuple["CompetitionFile", ...] = Field(default=(), description="several tasks in place of one")

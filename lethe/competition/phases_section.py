@@ -10,7 +10,7 @@ from lethe.competition.section import Section
 from lethe.competition.timestamp import Timestamp
 
 LATE = "late"
-MOST_PHASES = 10
+MAX_PHASES = 10
 
 
 class Phase(Section):

@@ -12,7 +12,7 @@ from lethe.competition.task import PROBED_LEVEL
 
 MOST_COLUMNS = 3
 MOST_CAPTURE = 3  # arrays of higher levels are stored where a metric asks for them
-MOST_KEPT = 8
+MAX_KEPT = 8
 
 
 class MetricRequest(Section):
@@ -40,7 +40,7 @@ class Report(Section):
     keep_weights: int = Field(
         default=0,
         ge=0,
-        le=MOST_KEPT,
+        le=MAX_KEPT,
         description="first runs of a submission whose weights are kept for metrics of level 4, and as many references",
     )
     visible_to_participants: Literal["none", "public", "all"] = Field(
@@ -77,7 +77,7 @@ class Report(Section):
         if probed and not self.keep_weights:
             raise ValueError(
                 f"metrics: {probed[0]} needs weights of runs (level {PROBED_LEVEL}), and keep_weights is 0: set it to "
-                f"how many runs are probed, 1 to {MOST_KEPT}"
+                f"how many runs are probed, 1 to {MAX_KEPT}"
             )
         return self
 

@@ -85,12 +85,12 @@ class AnswerEvaluator:
             questions=SplitQuestions.read(split_dir) if CaptureLevel.TEXT in settings.capture else None,
         )
 
-    def evaluate(self, weights: bytes, *, whole_numbers: Mapping[str, Tensor] | None = None) -> RunOutputs:
+    def evaluate(self, weights: bytes, *, integer_buffers: Mapping[str, Tensor] | None = None) -> RunOutputs:
         """Return the outputs of the model in `weights`, one checked safetensors file.
 
-        whole_numbers: of a run's own original model. Raises NonFiniteOutputs where a loss is infinite or not a number.
+        integer_buffers: of a run's own original model. Raises NonFiniteOutputs where a loss is not finite.
         """
-        return self.evaluate_state(safetensors.torch.load(weights) | dict(whole_numbers or {}))
+        return self.evaluate_state(safetensors.torch.load(weights) | dict(integer_buffers or {}))
 
     def evaluate_state(self, state: Mapping[str, Tensor]) -> RunOutputs:
         """Return the outputs of the model with this state_dict."""

@@ -24,22 +24,22 @@ class BackgroundEvaluator:
         self._places = threading.BoundedSemaphore(waiting)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="evaluate")
 
-    def submit(self, weights: bytes, *, whole_numbers: Mapping[str, Tensor] | None = None) -> Future[RunOutputs]:
+    def submit(self, weights: bytes, *, integer_buffers: Mapping[str, Tensor] | None = None) -> Future[RunOutputs]:
         """Accept the arguments of evaluate; waits while too many are held. The future raises what evaluate raises."""
         self._places.acquire()
-        future = self._thread.submit(self._evaluator.evaluate, weights, whole_numbers=whole_numbers)
+        future = self._thread.submit(self._evaluator.evaluate, weights, integer_buffers=integer_buffers)
         future.add_done_callback(lambda _: self._places.release())
         return future
 
-    def again(self, weights: bytes, *, whole_numbers: Mapping[str, Tensor] | None = None) -> Future[RunOutputs]:
+    def again(self, weights: bytes, *, integer_buffers: Mapping[str, Tensor] | None = None) -> Future[RunOutputs]:
         """Evaluate once more, after what was already taken; the device's memory that nothing uses is free by then."""
-        return self._thread.submit(self._evaluate_again, weights, whole_numbers)
+        return self._thread.submit(self._evaluate_again, weights, integer_buffers)
 
-    def _evaluate_again(self, weights: bytes, whole_numbers: Mapping[str, Tensor] | None) -> RunOutputs:
+    def _evaluate_again(self, weights: bytes, integer_buffers: Mapping[str, Tensor] | None) -> RunOutputs:
         gc.collect()
         if self._evaluator.device.type == "cuda":
             torch.cuda.empty_cache()
-        return self._evaluator.evaluate(weights, whole_numbers=whole_numbers)
+        return self._evaluator.evaluate(weights, integer_buffers=integer_buffers)
 
     def __enter__(self) -> Self:
         return self

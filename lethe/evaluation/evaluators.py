@@ -30,7 +30,7 @@ class Evaluator(Protocol):
     @property
     def device(self) -> torch.device: ...
 
-    def evaluate(self, weights: bytes, *, whole_numbers: Mapping[str, Tensor] | None = None) -> RunOutputs:
+    def evaluate(self, weights: bytes, *, integer_buffers: Mapping[str, Tensor] | None = None) -> RunOutputs:
         """Return the outputs of the model in `weights`, one checked safetensors file. Raises NonFiniteOutputs."""
 
     def evaluate_state(self, state: Mapping[str, Tensor]) -> RunOutputs:

@@ -12,7 +12,7 @@ from lethe.evaluation.capture import retain_subset
 from lethe.evaluation.inference import SplitEvaluator
 from lethe.evaluation.manifest import Manifest
 from lethe.evaluation.model_outputs import RANDOM_OUTPUTS
-from lethe.evaluation.original_models import read_whole_numbers
+from lethe.evaluation.original_models import read_integer_buffers
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
 
 
@@ -23,8 +23,8 @@ def load(split_dir: Path, device: str) -> SplitEvaluator:
 def load_sample(sample_dir: Path) -> SplitEvaluator:
     sets = {name: StoredSet.read(sample_dir / f"{name}.safetensors") for name in ("forget", "retain", "validation")}
     sets["test"] = sets.pop("validation")
-    whole_numbers = read_whole_numbers(sample_dir / ORIGINAL_MODEL)
-    return SplitEvaluator(read_json(sample_dir / "network.json"), sets, whole_numbers=whole_numbers)
+    integer_buffers = read_integer_buffers(sample_dir / ORIGINAL_MODEL)
+    return SplitEvaluator(read_json(sample_dir / "network.json"), sets, integer_buffers=integer_buffers)
 
 
 def shared_arrays(split_dir: Path) -> dict[str, NDArray[Any]]:

@@ -23,7 +23,7 @@ from lethe.device.precision import Precision, autocast, device_arithmetic, one_t
 from lethe.errors import InvalidSubmission
 from lethe.evaluation.capture import CapturedSets, capture
 from lethe.evaluation.manifest import NETWORK_PATH, require_whole
-from lethe.evaluation.original_models import ORIGINAL, read_whole_numbers
+from lethe.evaluation.original_models import ORIGINAL, read_integer_buffers
 from lethe.evaluation.shard_outputs import RunOutputs
 from lethe.metrics.scoring.confidences import logit_scaled_confidences
 from lethe.networks.builders import build
@@ -44,18 +44,18 @@ class SplitEvaluator:
         device: str = "cpu",
         batch_size: int = 256,
         precision: Precision = "float32",
-        whole_numbers: Mapping[str, Tensor] | None = None,
+        integer_buffers: Mapping[str, Tensor] | None = None,
         levels: Collection[int] = (),
         true_forget_labels: NDArray[np.int64] | None = None,
     ) -> None:
-        """whole_numbers: the original model's buffers that are not floating point, for runs without others.
+        """integer_buffers: the original model's buffers that are not floating point, for runs without others.
 
         levels: what is captured of each model. true_forget_labels: where the forget set's own are not the true ones.
         """
         self.network = network
         self.levels = frozenset(levels)
         self._true_forget_labels = true_forget_labels
-        self._whole_numbers = dict(whole_numbers or {})
+        self._integer_buffers = dict(integer_buffers or {})
         self.device = torch.device(device)
         self.batch_size = batch_size
         self.precision = precision
@@ -84,19 +84,19 @@ class SplitEvaluator:
             device=device,
             batch_size=settings.batch_size,
             precision=settings.precision,
-            whole_numbers=read_whole_numbers(split_dir / ORIGINAL),
+            integer_buffers=read_integer_buffers(split_dir / ORIGINAL),
             levels=settings.capture,
             true_forget_labels=read_true_labels(split_dir),
         )
 
-    def evaluate(self, weights: bytes, *, whole_numbers: Mapping[str, Tensor] | None = None) -> RunOutputs:
+    def evaluate(self, weights: bytes, *, integer_buffers: Mapping[str, Tensor] | None = None) -> RunOutputs:
         """Return the outputs of the model in `weights`, one checked safetensors file.
 
-        whole_numbers: those of the run's own original model, where it has one. Such numbers (counters, positions to
+        integer_buffers: those of the run's own original model, where it has one. Such numbers (counters, positions to
         look up) are never the run's: nobody learns them, and a position beyond its table would end the pass, on a GPU
         all that follow it as well. Raises NonFiniteOutputs where a logit is infinite or not a number.
         """
-        given = self._whole_numbers if whole_numbers is None else dict(whole_numbers)
+        given = self._integer_buffers if integer_buffers is None else dict(integer_buffers)
         return self.evaluate_state(safetensors.torch.load(weights) | given)
 
     def evaluate_state(self, state: Mapping[str, Tensor]) -> RunOutputs:

@@ -21,7 +21,7 @@ from lethe.evaluation.inference import NonFiniteOutputs
 from lethe.evaluation.sample_scores import SampleScores, runs_for_a_share, score_on_sample
 from lethe.evaluation.shard_outputs import RunOutputs
 from lethe.runtime.error_classes import ErrorClass
-from lethe.runtime.sent_names import log_as_sent, name_as_sent, warnings_in
+from lethe.runtime.original_filenames import log_as_sent, name_as_sent, warnings_in
 from lethe.submission.package import Package, load_package
 
 MESSAGES: dict[str, str] = {

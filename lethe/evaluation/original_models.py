@@ -29,7 +29,7 @@ def find_place(manifest: Manifest, index: int) -> tuple[str, int]:
     )
 
 
-def read_whole_numbers(path: Path) -> dict[str, Tensor]:
+def read_integer_buffers(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a model's file that are not floating point: counters, positions to look up."""
     with safe_open(path, framework="pt") as model:
         names = [name for name in model.keys() if not model.get_slice(name).get_dtype().startswith(("F", "BF"))]  # noqa: SIM118

@@ -16,7 +16,7 @@ from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.prompts import Encoded
 from lethe.metrics.text.rouge import common_subsequence_length, words
 
-MOST_ROWS = 64
+MAX_ROWS = 64
 FEW = 8  # a batch with fewer than this part of its rows left is joined with others
 CHECKED_PROMPTS = 2
 CHECKED_TOKENS = 24
@@ -100,7 +100,7 @@ def _generate_tokens(model: LanguageModel, prompts: Sequence[list[int]], *, max_
     active = list(range(len(prompts))) if max_new_tokens > 0 else []
     while active:
         lengths = [len(prompts[row]) + len(generated[row]) for row in active]
-        batches = list(batches_of_similar_length(lengths, MOST_ROWS * max(lengths)))
+        batches = list(batches_of_similar_length(lengths, MAX_ROWS * max(lengths)))
         for batch in batches:
             rows = [active[i] for i in batch]
             found = _continue_most(

@@ -26,7 +26,7 @@ from lethe.runtime import data_loaders, earlier_torch, notebook_shell
 from lethe.runtime.class_weights import ClassWeights
 from lethe.runtime.error_classes import ErrorClass
 from lethe.runtime.notebook_cells import CELL_FILES, Cells, SkippedName, insists_on_gpu
-from lethe.runtime.sent_names import WARNING
+from lethe.runtime.original_filenames import WARNING
 from lethe.runtime.weights_layout import TensorSlot, WeightsLayout
 
 _ERRNO_CLASSES = {

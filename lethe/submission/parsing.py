@@ -10,7 +10,7 @@ _ONE_AT_A_TIME = threading.Lock()  # the filters of warnings are the process's; 
 
 
 @contextmanager
-def without_a_word() -> Iterator[None]:
+def suppress_syntax_warnings() -> Iterator[None]:
     """Let Python read a participant's text. Its warnings (of an escape like "\\d") quote it, and go to our log."""
     with _ONE_AT_A_TIME, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -22,5 +22,5 @@ def parse_python(text: str | bytes, *, filename: str = "<unknown>") -> ast.Modul
 
     Raises what ast.parse raises: SyntaxError, ValueError, RecursionError, MemoryError.
     """
-    with without_a_word():
+    with suppress_syntax_warnings():
         return ast.parse(text, filename=filename)

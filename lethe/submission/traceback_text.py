@@ -5,7 +5,7 @@ CHAINED = (
     "The above exception was the direct cause of the following exception:",
     "During handling of the above exception, another exception occurred:",
 )
-MOST_LINES = 20  # of a log without a traceback
+MAX_LINES = 20  # of a log without a traceback
 
 
 def last_traceback(log: str) -> str:
@@ -13,7 +13,7 @@ def last_traceback(log: str) -> str:
     lines = log.rstrip().split("\n")
     starts = [number for number, line in enumerate(lines) if line.startswith(START)]
     if not starts:
-        return "\n".join(lines[-MOST_LINES:])
+        return "\n".join(lines[-MAX_LINES:])
     first = len(starts) - 1
     while first > 0 and any(line in CHAINED for line in lines[starts[first - 1] : starts[first]]):
         first -= 1

@@ -108,7 +108,7 @@ def take(key: object, *, slot_number: int | None) -> Template | None:
 
 
 def put_back(template: Template) -> None:
-    """Let a living template of this thread's wait for its next sandbox, in place of the one that waits; else end it."""
+    """Keep a living template for this thread's next sandbox, replacing the kept one; else end it."""
     if not (template.is_alive and template.is_this_threads):
         template.close()
         return

@@ -56,7 +56,7 @@ class ZygoteLink:
     """One running zygote. Not shared between threads."""
 
     def __init__(self, template: Template, policy: RunPolicy, view: View, late_mounts: Mapping[str, int]) -> None:
-        """Let the template fork a zygote and wait until that has read its data; takes the template over."""
+        """Fork a zygote from the template and wait until it has read its data. Takes ownership of the template."""
         self._template = template
         self._process: ProcessHandle | None = None
         self._token = ""
@@ -189,7 +189,7 @@ def _config(policy: RunPolicy, view: View) -> dict[str, Any]:
 
 
 def _widen(fd: int) -> None:
-    """Let a pipe hold a megabyte, where the user's quota for pipes allows it."""
+    """Enlarge a pipe to a megabyte, where the user's quota for pipes allows it."""
 
     with contextlib.suppress(OSError):
         fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, 1024 * 1024)

@@ -123,7 +123,7 @@ def _remount(target: str, flags: int) -> None:
 
 
 def _mount_notebook_folders() -> None:
-    """Let a notebook write where it expects to: both folders are the run's own scratch, and share its cap."""
+    """Mount the notebook's output folders: both are the run's scratch, and share its limit."""
     for target in _NOTEBOOK_FOLDERS:
         if Path(target).is_dir():
             source = Path(SCRATCH, ".lethe", Path(target).name)

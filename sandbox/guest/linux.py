@@ -114,7 +114,7 @@ def move_mount(fd: int, target: str) -> None:
 
 
 def touch(address: int, length: int) -> None:
-    """Let the kernel mark pages as used (MADV_POPULATE_READ, from Linux 5.14); where it cannot, nothing happens."""
+    """Mark pages as used (MADV_POPULATE_READ, Linux 5.14 or newer); a no-op elsewhere."""
     _libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(length), ctypes.c_int(22))
 
 

@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def _fork_children() -> None:
-    """Let a run's own children be forks, as on Linux before Python 3.14: a new interpreter would import torch again."""
+    """Make fork the start method, as before Python 3.14: a new interpreter would import torch again."""
     if multiprocessing.get_all_start_methods()[0] != "fork":  # the first is the default
         multiprocessing.set_start_method("fork")
 

@@ -176,7 +176,7 @@ def _run(request: Any, fds: list[int], config: Any, preloaded: Preloaded) -> Non
 
 
 def _pass_gate(gate_fd: int) -> None:
-    """Let the host see this process's credentials, and wait until it has put its limits around it."""
+    """Send this process's credentials to the host, and wait until the host has applied its limits."""
     with socket.socket(fileno=os.dup(gate_fd)) as gate:
         send(gate, {"ready": True})
         if gate.recv(64) != b"go":

@@ -22,7 +22,7 @@ from server.models.account import Account
 from server.notifications import email_queue
 
 LIFETIME = timedelta(days=3)
-LONGEST_TIME = 12  # digits of a time in seconds
+MAX_TIME_DIGITS = 12  # digits of a time in seconds
 UNUSABLE = "The link does not work: it has expired, or the account has another address now"
 TAKEN = "Another account has confirmed this address; remove it there first, or give this account another"
 LETTER = """\
@@ -61,7 +61,7 @@ def find_account(session: Session, token: str) -> Account:
     account = session.get(Account, account_id)
     if account is None or account.email is None or account.disabled_at is not None:
         raise NotFound(UNUSABLE)
-    if not ends_at.isdecimal() or len(ends_at) > LONGEST_TIME or int(ends_at) < time.time():
+    if not ends_at.isdecimal() or len(ends_at) > MAX_TIME_DIGITS or int(ends_at) < time.time():
         raise NotFound(UNUSABLE)
     if not hmac.compare_digest(token.encode(), _sign(account, ends_at=int(ends_at)).encode()):
         raise NotFound(UNUSABLE)

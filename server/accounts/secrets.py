@@ -12,5 +12,5 @@ def new_token(prefix: str = "") -> str:
 
 
 def digest(token: str) -> str:
-    """Return what the database keeps. A plain hash is enough: the token is random, nobody can guess at it."""
+    """Return what the database keeps. A plain hash is enough: the token is random and cannot be guessed."""
     return hashlib.sha256(token.encode()).hexdigest()

@@ -16,7 +16,7 @@ from server.models.account import Account, ApiToken, Scope
 
 USE_IS_NOTED_EVERY = timedelta(minutes=10)
 USUAL_LIFETIME = timedelta(days=90)
-LONGEST_LIFETIME = timedelta(days=365)
+MAX_LIFETIME = timedelta(days=365)
 READING = ("GET", "HEAD")
 # By the tag of a route what a token needs to change something there; where no tag says so, the full scope.
 SCOPES = {
@@ -48,7 +48,7 @@ def issue(
 ) -> IssuedToken:
     """Create a token for `account`."""
     token = new_token(TOKEN_PREFIX)
-    end = now() + min(expires_in, LONGEST_LIFETIME)
+    end = now() + min(expires_in, MAX_LIFETIME)
     row = ApiToken(account_id=account.id, label=label, scope=scope.value, token_hash=digest(token), expires_at=end)
     session.add(row)
     session.flush()
@@ -66,7 +66,7 @@ def find(session: Session, token: str) -> ApiToken | None:
 
 def get_end(row: ApiToken) -> datetime:
     """Return when a token ends. Those of versions before this one had no end; they got a year."""
-    return row.expires_at or row.created_at + LONGEST_LIFETIME
+    return row.expires_at or row.created_at + MAX_LIFETIME
 
 
 def needed_scope(method: str, tags: Iterable[str]) -> Scope:

@@ -55,7 +55,7 @@ def run_again(session: Session, submission: Submission, *, visibility: Visibilit
 
 
 def confirm(session: Session, submission: Submission, *, visibility: Visibility, actor: Account, reason: str) -> None:
-    """Let an unconfirmed score take its rank. Only this score: that of another evaluation is judged by itself."""
+    """Confirm an unconfirmed score, so that it is ranked. Scores of other evaluations are confirmed separately."""
     if competitions.tasks(session, session.get_one(Competition, submission.competition_id)):
         raise Conflict(f"{submission.id} has parts, one for each task; confirm the score of a part")
     submission = submission_repository.locked(session, submission.id)

@@ -22,12 +22,12 @@ from server.models.account import Account
 from server.models.benchmark import Benchmark
 from server.models.submission import ENDED
 from server.storage import Storage
-from server.submissions.service import enter
+from server.submissions.service import create_submission
 from server.submissions.upload_check import CheckedUpload, Upload, store_content
 from server.teams import service as teams
 
 log = structlog.get_logger()
-MOST_WAITING = 16  # submissions of one benchmark that have not ended
+MAX_WAITING = 16  # submissions of one benchmark that have not ended
 
 
 def submit_missing(database: Database, storage: Storage, *, at: datetime) -> int:
@@ -44,7 +44,7 @@ def _advance(database: Database, storage: Storage, benchmark_id: str, *, at: dat
         waiting = sum(
             unit.submission is not None and unit.submission.stage not in ENDED for cell in cells for unit in cell.units
         )
-        missing = _missing(cells)[: max(0, MOST_WAITING - waiting)]
+        missing = _missing(cells)[: max(0, MAX_WAITING - waiting)]
         for cell, method in missing:
             _submit(session, storage, cell, method, at=at)
         asked = _ask_for_metrics(session, units.benchmark_file(benchmark), cells)
@@ -69,7 +69,7 @@ def _submit(session: Session, storage: Storage, cell: BenchmarkCell, method: Met
     checked = CheckedUpload(upload, method.kind, store_content(storage, content), method.entry_point)
     organiser = session.get_one(Account, competition.created_by)
     team = teams.add_baseline(session, competition, organiser, label=method.name)
-    enter(session, competition, team, organiser, checked, by_itself=True)
+    create_submission(session, competition, team, organiser, checked, automatic=True)
 
 
 def _ask_for_metrics(session: Session, file: BenchmarkFile, cells: Sequence[BenchmarkCell]) -> int:

@@ -15,14 +15,16 @@ def published(session: Session, competition_id: str, *, on_boards: Collection[st
     on_boards: ids of submissions, or of their parts, in place of which the submissions themselves are returned. What
     is disqualified is not among them.
     """
-    wholes = select(Submission.parent_id).where(Submission.id.in_(on_boards), Submission.parent_id.is_not(None))
+    parent_submission_ids = select(Submission.parent_id).where(
+        Submission.id.in_(on_boards), Submission.parent_id.is_not(None)
+    )
     agreed = Submission.publish_code.is_(True) & (Submission.stage == Stage.SCORED.value)
     statement = (
         select(Submission)
         .join(Team, Team.id == Submission.team_id)
         .where(Submission.competition_id == competition_id)
         .where(Submission.disqualified_at.is_(None), Team.disqualified_at.is_(None))
-        .where(or_(Submission.id.in_(on_boards), Submission.id.in_(wholes), agreed))
+        .where(or_(Submission.id.in_(on_boards), Submission.id.in_(parent_submission_ids), agreed))
         .options(joinedload(Submission.competition), joinedload(Submission.team), joinedload(Submission.account))
     )
     return session.scalars(statement.order_by(Submission.received_at, Submission.id)).all()

@@ -30,15 +30,15 @@ def as_expected(error: Exception) -> AppError | None:
     """Return what the database or a full disk raised in words for the operator, None for what nobody expects."""
     from sqlalchemy.exc import DBAPIError, OperationalError
 
-    from server.db import what_it_said
+    from server.db import database_message
     from server.storage import FULL
 
     if isinstance(error, OSError) and error.errno in FULL:
         return HostFault(f"The disk is full: {error}")
     if isinstance(error, DBAPIError):
-        said = what_it_said(error)
+        said = database_message(error)
         if getattr(error.orig, "sqlstate", None) in OTHER_SCHEMA or said.startswith("no such "):
             return Conflict(f"The database is not at this version's schema: run `lethe migrate` ({said})")
     if isinstance(error, (OperationalError, sqlite3.OperationalError)):
-        return HostFault(f"The database failed: {what_it_said(error)}. `lethe doctor` looks at what it needs.")
+        return HostFault(f"The database failed: {database_message(error)}. `lethe doctor` looks at what it needs.")
     return None

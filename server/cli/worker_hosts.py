@@ -32,7 +32,7 @@ def _session() -> "Iterator[Session]":
 
 
 def workers() -> None:
-    """List the instance's own workers: host, state, why, and when each was last heard of."""
+    """List the instance's own workers: host, state, reason, and last report."""
     from server.worker_facts import host_of
     from server.workers import cordons, repository
 
@@ -53,7 +53,7 @@ def cordon(
         bool, typer.Option("--drain", help="Also return the shards that its workers hold to the queue, at once.")
     ] = False,
 ) -> None:
-    """Let a host's workers take nothing new."""
+    """Cordon a host: its workers take no new work."""
     from server.workers import cordons
 
     with _session() as session:
@@ -62,7 +62,7 @@ def cordon(
 
 
 def uncordon(host: Host) -> None:
-    """Let a host's workers take work again."""
+    """Uncordon a host: its workers take work again."""
     from server.workers import cordons
 
     with _session() as session:

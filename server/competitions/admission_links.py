@@ -19,7 +19,7 @@ from server.models.account import Account
 from server.models.competition import Competition
 from server.models.participation import AdmissionLink
 
-MOST_OPEN = 50
+MAX_OPEN = 50
 UNUSABLE = "The link is unknown, used up, revoked or expired"
 
 
@@ -37,8 +37,8 @@ def make(session: Session, competition: Competition, *, days: int, uses: int, la
     competition = competition_repository.locked(session, competition.id)
     if stored_file(competition).participation.admission == "open":
         raise Conflict(f"{competition.slug} is open to everybody: it needs no link")
-    if len(repository.open_links(session, competition.id, now())) >= MOST_OPEN:
-        raise Conflict(f"There are {MOST_OPEN} open links; revoke one first")
+    if len(repository.open_links(session, competition.id, now())) >= MAX_OPEN:
+        raise Conflict(f"There are {MAX_OPEN} open links; revoke one first")
     token = new_token()
     row = AdmissionLink(
         competition_id=competition.id,

@@ -25,7 +25,7 @@ from server.models.participation import AdmittedAddress, Participant, Participan
 from server.notifications import dispatch, email_queue
 
 PAGE_SIZE = 100
-MOST_ADDRESSES = 5000
+MAX_ADDRESSES = 5000
 ADDRESS = re.compile(r"[^\s@]{1,64}@[^\s@]{1,189}")
 S = ParticipantState
 count_asked = repository.count_asked
@@ -176,8 +176,8 @@ def change_addresses(
     wanted, gone = _checked(add), _checked(remove)
     known = set(addresses(session, competition))
     new = sorted(wanted - known)
-    if len(known | wanted) > MOST_ADDRESSES:
-        allowed = f"may be at most {MOST_ADDRESSES}"
+    if len(known | wanted) > MAX_ADDRESSES:
+        allowed = f"may be at most {MAX_ADDRESSES}"
         raise InvalidInput(f"The addresses {allowed}", violations=(Violation("add", allowed),))
     session.add_all(
         AdmittedAddress(competition_id=competition.id, address=address, added_by=actor.id) for address in new

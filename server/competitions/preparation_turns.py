@@ -76,7 +76,7 @@ def find(session: Session, settings: Settings, *, device: str | None = None) -> 
 
 def tell(session: Session, turns: PreparationTurns) -> None:
     """Write into the stage of each split that nobody works on why that is so."""
-    idle = split_leases.is_in_nobodys_hands(clock(session))
+    idle = split_leases.is_unclaimed(clock(session))
     rows = session.execute(select(Split, Competition.created_by).join(Competition).where(idle)).all()
     for split, organiser in rows:
         reason = turns.why_not(organiser)
@@ -119,7 +119,7 @@ def _preparing(session: Session, device: str) -> tuple[Counter[str], set[str]]:
 
 
 def _processes(session: Session, device: str, *, busy: set[str]) -> int:
-    """Return how many processes of the instance's own workers there are: heard of lately, or at work."""
+    """Return the number of processes of the instance's own workers that reported lately or are at work."""
     seen = Worker.seen_at > database_time(-SEEN_WITHIN_S)
     holding = select(Shard.worker).where(Shard.state == ShardState.LEASED.value)
     own = Worker.device == device, Worker.token_id.is_(None), Worker.state != WorkerState.STOPPED.value
@@ -139,7 +139,7 @@ def _submissions_wait(session: Session, device: str) -> bool:
 def _waiting(session: Session) -> set[str]:
     """Return the organisers who have something to be prepared."""
     queued = select(ModelShard.split_id).where(ModelShard.state == ModelShardState.QUEUED.value)
-    wanted = split_leases.is_in_nobodys_hands(clock(session)) | (
+    wanted = split_leases.is_unclaimed(clock(session)) | (
         (Split.state == SplitState.PREPARING.value) & Split.id.in_(queued)
     )
     of = select(Competition.created_by).join(Split, Split.competition_id == Competition.id)

@@ -22,7 +22,7 @@ from server.notifications import dispatch, webhooks
 
 QUESTION_LENGTH = 4000
 ANSWER_LENGTH = 20_000
-MOST_OPEN = 10  # of one person, without an answer
+MAX_OPEN = 10  # of one person, without an answer
 PAGE_SIZE = 50
 count_open = repository.count_open
 
@@ -50,8 +50,8 @@ def ask(session: Session, competition: Competition, *, text: str, account: Accou
         raise Conflict(f"{competition.slug} is archived; nobody answers any more")
     if participation.standing(session, competition, account).state == "refused":
         raise NotAllowed(f"The organisers of {competition.slug} have refused you")
-    if count_open(session, competition, account_id=account.id) >= MOST_OPEN:
-        raise Conflict(f"You have {MOST_OPEN} questions without an answer; wait for one")
+    if count_open(session, competition, account_id=account.id) >= MAX_OPEN:
+        raise Conflict(f"You have {MAX_OPEN} questions without an answer; wait for one")
     row = Question(competition_id=competition.id, account_id=account.id, text=text.strip())
     session.add(row)
     session.flush()

@@ -75,7 +75,7 @@ def claim(session: Session, split_id: str, *, lease_s: float, device: str = "cpu
         update(Split)
         .where(
             Split.id == split_id,
-            is_in_nobodys_hands(clock(session)),
+            is_unclaimed(clock(session)),
             Split.competition_id.in_(of_known_schema()),
             or_(Split.device.is_(None), Split.device == device),
         )
@@ -187,7 +187,7 @@ def _tell_of_change(session: Session, competition: Competition, work: SplitWork,
 
 
 def note(session: Session, work: SplitWork, reason: str) -> bool:
-    """Let the organiser read what broke an attempt off; the next one begins when the lease has run out."""
+    """Store why an attempt failed, for the organiser; the next attempt begins when the lease expires."""
     return _update(session, work, error=BROKEN_OFF.format(attempt=work.attempt) + reason)
 
 
@@ -211,10 +211,10 @@ def sweep(session: Session, at: datetime, *, max_attempts: int) -> int:
 
 def forgotten(session: Session, at: datetime) -> list[str]:
     """Return the splits that should be in preparation but are in nobody's hands."""
-    return list(session.scalars(select(Split.id).where(is_in_nobodys_hands(at))))
+    return list(session.scalars(select(Split.id).where(is_unclaimed(at))))
 
 
-def is_in_nobodys_hands(at: datetime) -> ColumnElement[bool]:
+def is_unclaimed(at: datetime) -> ColumnElement[bool]:
     """Return the condition that a split waits: its competition is past its draft, it is not ready, and nobody holds it
     or makes shards of it.
 

@@ -17,7 +17,7 @@ from lethe.errors import HostFault
 from server.models.competition import Competition, Split
 
 log = structlog.get_logger()
-MOST_FILES = 256
+MAX_FILES = 256
 # Why this process cannot read a competition's file, by slug, as it found out: to read each file before a claim would
 # cost more than all else that a claim does.
 unreadable: dict[str, str] = {}
@@ -37,7 +37,7 @@ class UnreadableCompetition(HostFault):
 
 
 def stored_file(competition: Competition) -> CompetitionFile:
-    """Return the organiser's decisions as the checked model, which nobody can change. Raises UnreadableCompetition."""
+    """Return the organiser's decisions as a validated, frozen model. Raises UnreadableCompetition."""
     return _read(competition, competition.config)
 
 
@@ -80,6 +80,6 @@ def _read(competition: Competition, config: dict[str, Any]) -> CompetitionFile:
         raise UnreadableCompetition(competition, where) from error
 
 
-@lru_cache(maxsize=MOST_FILES)
+@lru_cache(maxsize=MAX_FILES)
 def _checked(config: bytes) -> CompetitionFile:
     return read_stored(CompetitionFile, marshal.loads(config))  # noqa: S302 (our own bytes, of this process)

@@ -42,7 +42,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class RescoringForecast:
-    """What the close of a competition will bring. seconds: None while nobody can tell."""
+    """Forecast for the close of a competition. seconds: None while unknown."""
 
     finals: int
     runs: int

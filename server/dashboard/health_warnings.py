@@ -47,7 +47,7 @@ def queue_warnings(waiting: Sequence[Waiting], running: Sequence[Running], *, at
 
 
 def unserved_warnings(unserved: Sequence[Unserved], shown: Collection[str]) -> list[HealthWarning]:
-    """Warn of work that nobody can do. shown: the ids of the competitions that are looked at."""
+    """Warn of work without a suitable worker. shown: ids of the competitions to look at."""
     return [
         HealthWarning(
             f"{_count(each.shards)} of {each.slug} {'waits' if each.shards == 1 else 'wait'}: {each.reason}.",

@@ -19,8 +19,8 @@ from server.models.submission import ENDED, Stage, Submission
 from server.models.worker import Worker, WorkerToken
 
 Columns = TypeVarTuple("Columns")
-MOST = 50
-MOST_ATTEMPTS = 2000  # that a pace is estimated from
+MAX_ROWS = 50
+MAX_ATTEMPTS = 2000  # that a pace is estimated from
 _Named = aliased(Competition)  # the competition that is shown: of a task the one that it belongs to
 _TASK = func.coalesce(Competition.task_name, "")
 
@@ -36,7 +36,7 @@ def waiting(session: Session, evaluated_ids: Sequence[str]) -> list[Waiting]:
         .where(in_state(ShardState.QUEUED), Shard.competition_id.in_(evaluated_ids))
         .group_by(_Named.slug, _TASK, Team.id, Team.name)
         .order_by(oldest)
-        .limit(MOST)
+        .limit(MAX_ROWS)
     )
     return [Waiting(*row) for row in rows]
 
@@ -73,13 +73,15 @@ def running(session: Session, evaluated_ids: Sequence[str]) -> list[Running]:
         .join(Team, Team.id == Shard.team_id)
         .where(in_state(ShardState.LEASED), Shard.competition_id.in_(evaluated_ids))
         .order_by(Shard.worker, Shard.id)
-        .limit(MOST)
+        .limit(MAX_ROWS)
     )
     return [Running(*row) for row in map(tuple, rows)]
 
 
 def workers(session: Session, *, seen_after: datetime) -> Sequence[Worker]:
-    return session.scalars(select(Worker).where(Worker.seen_at > seen_after).order_by(Worker.name).limit(MOST)).all()
+    return session.scalars(
+        select(Worker).where(Worker.seen_at > seen_after).order_by(Worker.name).limit(MAX_ROWS)
+    ).all()
 
 
 def finished_shards(
@@ -135,7 +137,7 @@ def first_attempts(
             Shard.competition_id.in_(evaluated_ids),
         )
         .order_by(ShardAttempt.ended_at.desc())
-        .limit(MOST_ATTEMPTS)
+        .limit(MAX_ATTEMPTS)
     )
     return rows.all()
 

@@ -18,7 +18,7 @@ from server.errors import Conflict, NotAllowed, TooLarge
 from server.models.account import Account, Role
 from server.models.dataset import Dataset
 
-MOST_DATASETS = 50  # of one account
+MAX_DATASETS = 50  # of one account
 DELETED = "deleted-"  # begins the name that a deleted dataset leaves behind
 
 
@@ -168,8 +168,8 @@ def _mark_deleted(dataset: Dataset, at: datetime) -> None:
 
 def _check_room(session: Session, settings: Settings, account: Account, *, more_bytes: int) -> None:
     count, used_bytes = repository.usage(session, account.id)
-    if count >= MOST_DATASETS:
-        raise TooLarge(f"You have {count} datasets, and at most {MOST_DATASETS}; {_UNTIL}")
+    if count >= MAX_DATASETS:
+        raise TooLarge(f"You have {count} datasets, and at most {MAX_DATASETS}; {_UNTIL}")
     room_mib = settings.datasets_mib_per_account
     if used_bytes + more_bytes > room_mib << 20:
         raise TooLarge(f"Your datasets may have {room_mib} MiB together, and have {used_bytes >> 20} already; {_UNTIL}")

@@ -12,7 +12,7 @@ from lethe.runtime.error_classes import ErrorClass
 from server.evaluations import lease_repository, queue_repository, repository, service, unserved, verified_runs
 from server.models.evaluation import EvaluationState, Shard, ShardState
 from server.models.submission import Fault
-from server.queue import EVALUATE_SHARD, MOST_WAKE_UPS, RESENT_AFTER, SCORE_EVALUATION, send_after_commit
+from server.queue import EVALUATE_SHARD, MAX_WAKE_UPS, RESENT_AFTER, SCORE_EVALUATION, send_after_commit
 
 UNSCORED_FOR = timedelta(hours=24)  # long after the alarm; what cannot be scored then never will be
 
@@ -47,9 +47,9 @@ def sweep(
     waiting = queue_repository.forgotten(session, queued_before=forgotten)
     for routing_key, shards in waiting.items():
         send_after_commit(session, EVALUATE_SHARD, times=shards, to=routing_key)
-    for evaluation_id in repository.unscored(session, since_before=at - UNSCORED_FOR, most=MOST_WAKE_UPS):
+    for evaluation_id in repository.unscored(session, since_before=at - UNSCORED_FOR, most=MAX_WAKE_UPS):
         _give_up(session, evaluation_id)
-    unscored = repository.unscored(session, since_before=forgotten, most=MOST_WAKE_UPS)
+    unscored = repository.unscored(session, since_before=forgotten, most=MAX_WAKE_UPS)
     for evaluation_id in unscored:
         send_after_commit(session, SCORE_EVALUATION, evaluation_id)
     return Swept(leases_lost=lost, hints_sent=sum(waiting.values()), scores_asked=len(unscored))

@@ -166,7 +166,7 @@ def _made() -> Insert:
 
 @lru_cache(maxsize=1)
 def _begun() -> Update:
-    """Let the evaluation's other runs be served before those of new ones; what another claim holds, that one moves."""
+    """Give the evaluation's other shards priority over new ones; locked rows are moved by their own claim."""
     open_runs = (
         select(SHARDS.c.id)
         .where(

@@ -30,7 +30,7 @@ from server.db import database_time
 from server.models.competition import Competition, Split, SplitState
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardKind, ShardState
 from server.models.submission import Submission
-from server.queue import MOST_WAKE_UPS, RoutingKey
+from server.queue import MAX_WAKE_UPS, RoutingKey
 from server.queue_order import ROUNDS, Turn
 from server.worker_facts import host_of
 
@@ -127,7 +127,7 @@ def queue_age(session: Session, at: datetime) -> timedelta | None:
 
 
 def forgotten(session: Session, *, queued_before: datetime) -> dict[RoutingKey, int]:
-    """Return how many shards have waited since before then, by who may serve them; counts up to MOST_WAKE_UPS.
+    """Return how many shards have waited since before then, by who may serve them; counts up to MAX_WAKE_UPS.
 
     Looks at the oldest alone: that is enough to see that somebody should be told, and who.
     """
@@ -135,7 +135,7 @@ def forgotten(session: Session, *, queued_before: datetime) -> dict[RoutingKey, 
         select(Shard.split_id)
         .where(in_state(ShardState.QUEUED), Shard.queued_at < queued_before)
         .order_by(Shard.queued_at)
-        .limit(MOST_WAKE_UPS)
+        .limit(MAX_WAKE_UPS)
         .subquery()
     )
     rows = session.execute(

@@ -30,7 +30,7 @@ def show_result(session: Session, evaluation: Evaluation) -> None:
 
 
 def return_to_replaced(session: Session, evaluation: Evaluation, *, scored_only: bool = False) -> bool:
-    """Let the evaluation that this re-run replaced count again. Return False where it replaced none.
+    """Restore the evaluation that this re-run replaced. Return False where it replaced none.
 
     scored_only: only where that one has a score.
     """

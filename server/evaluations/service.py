@@ -159,7 +159,7 @@ def queue_runs_after_smoke(session: Session, evaluation_id: str) -> None:
 
 
 def ask_for_score(session: Session, evaluation_id: str) -> None:
-    """Let an evaluation whose runs are all done be scored. One that has its score had damaged runs made again."""
+    """Queue the evaluation for scoring once all its runs are done. One with a score had damaged runs repeated."""
     evaluation = repository.lock_evaluation(session, evaluation_id)
     if evaluation.state == EvaluationState.SCORED.value:
         send_after_commit(session, COMPUTE_METRICS, evaluation.id)

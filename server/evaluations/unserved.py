@@ -1,4 +1,4 @@
-"""Work in the queue that nobody can do: for which of it no worker is there that may make it, and who could."""
+"""Queued work without a suitable worker: which it is, and which worker could do it."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -93,7 +93,7 @@ def _waiting(session: Session, split_id: str | None) -> list[_Group]:
 
 
 def _alive(session: Session) -> Sequence[tuple[Worker, WorkerToken | None]]:
-    """Return the workers that were heard of lately or are at work, each with its token."""
+    """Return the workers that reported lately or are at work, each with its token."""
     at_work = select(Shard.worker).where(in_state(ShardState.LEASED))
     alive = (Worker.seen_at > clock(session) - SEEN_WITHIN) | Worker.name.in_(at_work)
     workers = (

@@ -100,7 +100,7 @@ def take_back(session: Session, evaluation_id: str, *, reason: str, token_id: st
 
 
 def reopen(session: Session, evaluation: Evaluation) -> None:
-    """Let an evaluation wait for runs again, which counted as done."""
+    """Set runs that counted as done back to pending."""
     evaluation.state = EvaluationState.RUNNING.value
     evaluation.finished_at = None
     split = session.get_one(Split, evaluation.split_id)

@@ -75,7 +75,7 @@ def last_extension(session: Session, competition_id: str) -> datetime | None:
     return session.scalar(select(func.max(Team.extended_until)).where(Team.competition_id == competition_id, *counts))
 
 
-def wholes(session: Session, submission_ids: Collection[str]) -> list[str]:
+def parent_submission_ids(session: Session, submission_ids: Collection[str]) -> list[str]:
     """Return the ids of the submissions that these are parts of, the earliest first."""
     parents = select(Submission.parent_id).where(Submission.id.in_(submission_ids))
     whole = select(Submission.id).where(Submission.id.in_(parents))

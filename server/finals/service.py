@@ -98,7 +98,7 @@ def would_count(session: Session, competition: Competition, team_id: str) -> lis
     """
     if tasks := competitions.tasks(session, competition):
         ids = [each for task in tasks for each in would_count(session, task, team_id)]
-        return repository.wholes(session, ids)
+        return repository.parent_submission_ids(session, ids)
     if gate.shows_ladder(competition):
         return [each.id for each in repository.selected(session, team_id, competition_id=competition.id)]
     limit = stored_file(competition).limits.final_selections
@@ -237,7 +237,7 @@ def _mark_wholes(session: Session, competition: Competition, evaluated: Sequence
     if [each.id for each in evaluated] == [competition.id]:
         return
     ids = [final.id for task in evaluated for final in repository.finals(session, task.id)]
-    repository.mark(session, competition.id, repository.wholes(session, ids))
+    repository.mark(session, competition.id, repository.parent_submission_ids(session, ids))
     session.flush()
 
 

@@ -1,4 +1,4 @@
-"""Several tasks' scores as one: the rules of `[combine]`, an interval of what they give, and who is not told apart.
+"""Several tasks' scores combined: the rules of `[combine]`, the interval of the result, and ties.
 
 The standard error of a combined score comes from the draws that the tasks' intervals come from: the replicates, which
 leave out random halves of the models (lethe.metrics.scoring.resampling). Each task has models of its own, so its score
@@ -20,7 +20,7 @@ from lethe.competition.tasks_section import Combine
 from server.evaluations.paired_test import NORMAL_QUANTILE_95, SIGNIFICANCE, two_sided_p_value
 
 Floats = NDArray[np.float64]
-MOST_DRAWS = 2048  # that more shuffles are made up to
+MAX_DRAWS = 2048  # that more shuffles are made up to
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _draws_of_task(found: Sequence[TaskScore | None], place: int) -> Floats | No
             headline = np.asarray(each.replicates["headline"], np.float64)
             moves[:, column] = float(each.replicates["factor"]) * (headline - headline.mean())
     shuffled = np.random.default_rng(place)
-    orders = [shuffled.permutation(length) for _ in range(max(1, MOST_DRAWS // length))]
+    orders = [shuffled.permutation(length) for _ in range(max(1, MAX_DRAWS // length))]
     return None if np.isnan(moves).any() else moves[np.concatenate(orders)]
 
 

@@ -14,7 +14,7 @@ from server.models.metric_result import MetricResult
 from server.models.submission import Submission
 
 PORTION = 1000  # ids in one statement
-MOST_CANDIDATES = 100
+MAX_CANDIDATES = 100
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def ask_again(session: Session, ids: Sequence[int], *, at: datetime) -> None:
 
 
 def postpone(session: Session, evaluation_id: str, *, at: datetime) -> None:
-    """Let the rows of an evaluation that wait have been asked for at a time."""
+    """Set requested_at of the evaluation's pending metrics."""
     rows = MetricResult.evaluation_id == evaluation_id, MetricResult.computed_at.is_(None)
     session.execute(update(MetricResult).where(*rows).values(requested_at=at))
 
@@ -217,6 +217,6 @@ def newest_scored(
         .where(Submission.competition_id == competition_id, Evaluation.is_current.is_(True))
         .options(joinedload(Submission.team))
         .order_by(Submission.received_at.desc(), Submission.id)
-        .limit(MOST_CANDIDATES)
+        .limit(MAX_CANDIDATES)
     )
     return session.scalars(statement if team_id is None else statement.where(Submission.team_id == team_id)).all()

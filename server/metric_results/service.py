@@ -30,7 +30,7 @@ from server.models.submission import Submission
 from server.queue import COMPUTE_METRICS, send_after_commit
 
 UPGRADED_WITHIN = timedelta(minutes=10)  # until then processes of two versions may work side by side
-MOST_MESSAGES = 20
+MAX_MESSAGES = 20
 
 
 class ComputedMetric(BaseModel):
@@ -102,7 +102,7 @@ def record(session: Session, found: Mapping[int, ComputedMetric]) -> None:
 
 def lost(session: Session, *, lease_s: float) -> Sequence[str]:
     """Return evaluations whose metrics nobody has computed or spoken of for so long that their message must be lost."""
-    return repository.evaluations_waiting(session, asked_before=now() - timedelta(seconds=lease_s), limit=MOST_MESSAGES)
+    return repository.evaluations_waiting(session, asked_before=now() - timedelta(seconds=lease_s), limit=MAX_MESSAGES)
 
 
 def begin(session: Session, metrics: Sequence[WaitingMetric]) -> None:
@@ -126,7 +126,7 @@ def recompute_outdated(session: Session) -> Sequence[str]:
     Only what has stood for a while: during an upgrade a process of the older version may write such values once more.
     """
     risen = {entry.id: entry.version for entry in metrics().values() if entry.version > 1}
-    rows = repository.outdated(session, risen, computed_before=now() - UPGRADED_WITHIN, limit=MOST_MESSAGES)
+    rows = repository.outdated(session, risen, computed_before=now() - UPGRADED_WITHIN, limit=MAX_MESSAGES)
     repository.ask_again(session, [row.id for row in rows], at=now())
     return list(dict.fromkeys(row.evaluation_id for row in rows))
 

@@ -38,8 +38,8 @@ EVENTS = (
     "question.asked",
     "question.answered",
 )
-MOST_WEBHOOKS = 10
-MOST_DELIVERIES = 100
+MAX_WEBHOOKS = 10
+MAX_DELIVERIES = 100
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ def create(
     """Send these events to `url` from now on. Raises InvalidInput or Conflict."""
     _check(url, events, allow_private=settings.webhooks_to_private)
     repository.lock_competition(session, competition.id)
-    if len(repository.webhooks(session, competition.id)) >= MOST_WEBHOOKS:
-        raise Conflict(f"A competition has at most {MOST_WEBHOOKS} webhooks; remove one first")
+    if len(repository.webhooks(session, competition.id)) >= MAX_WEBHOOKS:
+        raise Conflict(f"A competition has at most {MAX_WEBHOOKS} webhooks; remove one first")
     row = Webhook(competition_id=competition.id, url=url, events=sorted(set(events)), created_by=actor.id)
     session.add(row)
     session.flush()
@@ -87,7 +87,7 @@ def get(session: Session, competition: Competition, webhook_id: str) -> Webhook:
 
 def deliveries(session: Session, webhook: Webhook) -> Sequence[Delivery]:
     """Return what an address received last, and how that went, the newest first."""
-    return repository.deliveries(session, webhook.id, limit=MOST_DELIVERIES)
+    return repository.deliveries(session, webhook.id, limit=MAX_DELIVERIES)
 
 
 def notify(session: Session, competition_id: str, event: str, data: dict[str, Any]) -> int:

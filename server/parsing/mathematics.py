@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element, tostring
 from latex2mathml.converter import convert_to_element
 from markupsafe import escape
 
-LONGEST = 2000
+MAX_LENGTH = 2000
 ATTRIBUTES = frozenset(
     [
         "accent",
@@ -50,7 +50,7 @@ def formula(latex: str, options: dict[str, Any]) -> str:
 
     options: `display_mode`, whether it stands by itself.
     """
-    if len(latex) > LONGEST:
+    if len(latex) > MAX_LENGTH:
         return _as_written(latex)
     try:
         tree = convert_to_element(latex, display="block" if options["display_mode"] else "inline")

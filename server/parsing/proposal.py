@@ -12,7 +12,7 @@ from lethe.proposal.propose import propose
 from lethe.proposal.source import Archive
 from server.parsing import dataset_archive as archive
 
-MOST_CLASSES = 50  # whose counts are shown
+MAX_CLASSES = 50  # whose counts are shown
 
 
 def propose_for(
@@ -62,7 +62,7 @@ def _facts(detected: Detected) -> dict[str, Any]:
     assert images is not None  # noqa: S101 - questions were refused
     return {
         "images": len(images),
-        "classes": list(detected.class_counts.items())[:MOST_CLASSES],
+        "classes": list(detected.class_counts.items())[:MAX_CLASSES],
         "n_classes": images.n_classes,
         "persons": len(set(images.persons.tolist())) if images.knows_persons else 0,
         "size": f"{header.width} x {header.height}" if header else "",

@@ -121,7 +121,7 @@ def outcomes(session: Session, rejudging: Rejudging) -> list[Outcome]:
 
 
 def make_current(session: Session, rejudging: Rejudging) -> None:
-    """Let a re-judging's evaluations count, and those that they replace no longer; so too the split that they are on.
+    """Make a re-judging's evaluations the counting ones in place of those they replace; likewise their split.
 
     What the host failed at replaces nothing: the old evaluation counts on, unless it is of another version.
     """

@@ -226,7 +226,7 @@ def preview(session: Session, competition: Competition, rejudging: Rejudging) ->
 
 
 def apply(session: Session, competition: Competition, rejudging: Rejudging, *, actor: Account) -> Rejudging:
-    """Let the new evaluations count, all at once. Raises Conflict until each has ended."""
+    """Apply the new evaluations, all at once. Raises Conflict until each has ended."""
     competition = competition_repository.locked(session, competition.id)
     rejudging = _running(session, rejudging)
     evaluations = repository.evaluations(session, rejudging.id)

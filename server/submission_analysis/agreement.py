@@ -16,8 +16,8 @@ from lethe.metrics.benchmark.hardness import hardness
 from lethe.metrics.benchmark.pareto import pareto_frontier
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 
-FEWEST_RANKED = 3  # ranks of two submissions always agree or contradict
-MOST_EXAMPLES = 15
+MIN_RANKED = 3  # ranks of two submissions always agree or contradict
+MAX_EXAMPLES = 15
 NORMAL_QUANTILE_95 = 1.959963984540054
 
 Float64 = npt.NDArray[np.float64]
@@ -46,7 +46,7 @@ def rank_correlations(values: Mapping[str, Sequence[float]]) -> Matrix | None:
     values: by metric, a number for each submission, NaN where there is none. None below 2 metrics or 3 submissions.
     """
     columns = {name: np.asarray(column, np.float64) for name, column in values.items()}
-    known = {name: column for name, column in columns.items() if np.isfinite(column).sum() >= FEWEST_RANKED}
+    known = {name: column for name, column in columns.items() if np.isfinite(column).sum() >= MIN_RANKED}
     if len(known) < 2:
         return None
     names = list(known)
@@ -59,7 +59,7 @@ def _spearman(a: Float64, b: Float64) -> float | None:
 
     both = np.isfinite(a) & np.isfinite(b)
     x, y = a[both], b[both]
-    if x.size < FEWEST_RANKED or x.min() == x.max() or y.min() == y.max():
+    if x.size < MIN_RANKED or x.min() == x.max() or y.min() == y.max():
         return None
     return float(spearmanr(x, y).statistic)
 
@@ -84,7 +84,7 @@ def hard_examples(epsilons: Mapping[str, Float64], *, n_models: int) -> list[Har
     greatest = float(str(found.table["largest_possible"])) / len(epsilons) or 1.0
     return [
         HardExample(int(example), float(each[example]), float(each[example]) / greatest)
-        for example in found.arrays["order"][:MOST_EXAMPLES]
+        for example in found.arrays["order"][:MAX_EXAMPLES]
     ]
 
 

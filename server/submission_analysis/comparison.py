@@ -30,7 +30,7 @@ from server.submission_analysis.agreement import HardExample, Matrix
 from server.submission_analysis.model_outputs import decode_epsilons
 from server.submissions import views as submission_views
 
-MOST_COMPARED = 12
+MAX_COMPARED = 12
 SCORE = "score"
 
 
@@ -101,12 +101,12 @@ def compare(
 ) -> SubmissionComparison:
     """Return the submissions side by side, in the order given.
 
-    Raises NotFound for metrics or submissions that the reader may not see, InvalidInput for more than MOST_COMPARED.
+    Raises NotFound for metrics or submissions that the reader may not see, InvalidInput for more than MAX_COMPARED.
     """
     gate.check_metrics(competition, visibility, organiser=is_organiser)
     wanted = list(dict.fromkeys(submission_ids))
-    if len(wanted) > MOST_COMPARED:
-        allowed = f"must be at most {MOST_COMPARED} submissions"
+    if len(wanted) > MAX_COMPARED:
+        allowed = f"must be at most {MAX_COMPARED} submissions"
         raise InvalidInput(f"There {allowed}", violations=(Violation("submission", allowed, str(len(wanted))),))
     found = {row.submission.id: row for row in repository.compared(session, competition.id, visibility.value, wanted)}
     own = None if is_organiser else team.id if team else ""

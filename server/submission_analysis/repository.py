@@ -20,7 +20,7 @@ from server.models.evaluation import (
 )
 from server.models.submission import Submission
 
-MOST_LOGS = 100
+MAX_LOGS = 100
 
 
 def current_evaluation(
@@ -93,5 +93,5 @@ def list_logs(session: Session, submission: Submission) -> Sequence[RunLog]:
         .join(Evaluation, Evaluation.id == RunLog.evaluation_id)
         .where(Evaluation.submission_id == submission.id)
         .order_by(RunLog.run, RunLog.id)
-        .limit(MOST_LOGS)
+        .limit(MAX_LOGS)
     ).all()

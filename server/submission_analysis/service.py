@@ -22,7 +22,7 @@ from server.submission_analysis import repository
 from server.submission_analysis.generated_answers import GeneratedAnswers, read_generated_answers
 from server.submission_analysis.model_outputs import Array, OutputComparison, compare_outputs, decode_epsilons
 
-MOST_SUGGESTIONS = 30
+MAX_SUGGESTIONS = 30
 Score = PublicScore | PrivateScore
 list_logs = repository.list_logs
 
@@ -99,9 +99,9 @@ def suggest_comparisons(
         if row.entry.submission_id
     )
     team = evaluated.submission.team
-    scored = repository.scored_of_team(session, team.id, evaluated.visibility, most=MOST_SUGGESTIONS)
+    scored = repository.scored_of_team(session, team.id, evaluated.visibility, most=MAX_SUGGESTIONS)
     own = [(submission_id, f"{team.name}, {score:.5f}, {note}") for submission_id, note, score in scored]
-    found = dict([*islice(best, MOST_SUGGESTIONS), *own])
+    found = dict([*islice(best, MAX_SUGGESTIONS), *own])
     found.pop(evaluated.submission.id, None)
     return list(found.items())
 

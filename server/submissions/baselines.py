@@ -22,7 +22,7 @@ from server.models.account import Account
 from server.models.competition import Competition
 from server.storage import Storage
 from server.submissions import repository
-from server.submissions.service import enter
+from server.submissions.service import create_submission
 from server.submissions.upload_check import CheckedUpload, Upload, store_again_if_collected, store_content
 from server.teams import service as teams
 
@@ -75,6 +75,6 @@ def _submit(database: Database, competition_id: str, uploads: Sequence[CheckedUp
             team = teams.add_baseline(
                 session, competition, organiser, label=names.get(checked.upload.message, checked.upload.message)
             )
-            enter(session, competition, team, organiser, checked, by_itself=True)
+            create_submission(session, competition, team, organiser, checked, automatic=True)
     log.info("reference lines submitted", competition=competition.slug, submissions=len(new))
     return len(new)

@@ -16,8 +16,8 @@ from server.scoring.doubt import ScoreDoubt
 from server.submissions.list_filter import SubmissionFilter
 
 Columns = TypeVarTuple("Columns")
-SHORTEST_HASH = 8
-SHORTEST_ID = 4
+MIN_HASH_LENGTH = 8
+MIN_ID_LENGTH = 4
 SHOWN = (  # of a submission on a line: a hundred of them with every column take twice as long to read
     Submission.id,
     Submission.message,
@@ -181,8 +181,8 @@ def _conditions(wanted: SubmissionFilter) -> list[ColumnElement[bool]]:
 def _holds(text: str) -> ColumnElement[bool]:
     same_file = Submission.content_sha256.startswith(text.lower(), autoescape=True)
     return or_(
-        Submission.id.startswith(text.lower(), autoescape=True) if len(text) >= SHORTEST_ID else false(),
-        same_file if len(text) >= SHORTEST_HASH else false(),
+        Submission.id.startswith(text.lower(), autoescape=True) if len(text) >= MIN_ID_LENGTH else false(),
+        same_file if len(text) >= MIN_HASH_LENGTH else false(),
         *(
             func.lower(column).contains(text.lower(), autoescape=True)
             for column in (Submission.message, Submission.filename, Account.name)

@@ -10,7 +10,7 @@ from server.submissions import repository
 
 
 def allow(session: Session, submission: Submission, *, allowed: bool, actor: Account) -> Submission:
-    """Let the code be published, or no longer. What has been published by then stays so.
+    """Allow or forbid publishing the code. What is published already stays so.
 
     The parts of a submission to several tasks have one code: asked of one, it is done to all. Each change is recorded.
     """

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
-from lethe.runtime.sent_names import log_as_sent
+from lethe.runtime.original_filenames import log_as_sent
 from server.audit import log as audit
 from server.competitions import lifecycle, participation, phases
 from server.competitions import repository as competition_repository
@@ -79,7 +79,7 @@ def accept(session: Session, competition: Competition, account: Account, checked
     if checked.of_tasks:
         submission = _enter_into_tasks(session, competition, team, account, checked, period=period)
     else:
-        submission = enter(session, competition, team, account, checked, period=period)
+        submission = create_submission(session, competition, team, account, checked, period=period)
     return view(session, [_whole(session, submission.id)])[0]
 
 
@@ -87,16 +87,16 @@ def _enter_into_tasks(
     session: Session, competition: Competition, team: Team, account: Account, checked: CheckedUpload, *, period: Period
 ) -> Submission:
     """Store a submission's row, and for each task that it is for a part, which is what is evaluated."""
-    whole = enter(session, competition, team, account, checked, period=period, is_evaluated=False)
+    whole = create_submission(session, competition, team, account, checked, period=period, is_evaluated=False)
     for task in competitions.tasks(session, competition):
         entry_point = checked.of_tasks.get(str(task.task_name))
         if entry_point is not None:
             of_task = replace(checked, entry_point=entry_point, of_tasks={})
-            enter(session, task, team, account, of_task, period=period, parent_id=whole.id)
+            create_submission(session, task, team, account, of_task, period=period, parent_id=whole.id)
     return whole
 
 
-def enter(
+def create_submission(
     session: Session,
     competition: Competition,
     team: Team,
@@ -104,11 +104,11 @@ def enter(
     checked: CheckedUpload,
     *,
     period: Period | None = None,
-    by_itself: bool = False,
+    automatic: bool = False,
     parent_id: str | None = None,
     is_evaluated: bool = True,
 ) -> Submission:
-    """Store a submission's row and queue its evaluation. by_itself: nobody sent it; the account answers for it.
+    """Store a submission's row and queue its evaluation. automatic: nobody sent it; the account answers for it.
 
     period: where it belongs; None: it counts, in no phase. parent_id: of the submission that this one is a part of.
     is_evaluated: whether it is itself, and not its parts.
@@ -133,7 +133,7 @@ def enter(
     session.flush()
     sent = {"sha256": submission.content_sha256, "bytes": submission.size_bytes}
     data = {"team": team.id, "phase": submission.phase, **sent}
-    audit.record(session, None if by_itself else account, "submission.received", submission, data=data)
+    audit.record(session, None if automatic else account, "submission.received", submission, data=data)
     if is_evaluated:
         split = competitions.get_split(session, competition, Visibility.PUBLIC)
         evaluations.start(session, submission, split, smoke=True)

@@ -25,7 +25,7 @@ from server.models.evaluation import PublicScore
 from server.models.submission import ENDED, Stage, Submission
 from server.submissions import repository
 
-MOST_UNFINISHED = 10
+MAX_UNFINISHED = 10
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class SubmissionView:
 
 def list_unfinished(session: Session, account: Account) -> list[SubmissionView]:
     """Return what of the account's teams has not ended, in all competitions, the newest first; at most ten."""
-    return view(session, repository.unfinished_of_account(session, account.id, limit=MOST_UNFINISHED))
+    return view(session, repository.unfinished_of_account(session, account.id, limit=MAX_UNFINISHED))
 
 
 def view(

@@ -26,7 +26,7 @@ from server.models.invitation import Invitation
 from server.teams import repository, service
 
 LIFETIME = timedelta(days=7)
-MOST_OPEN = 20
+MAX_OPEN = 20
 GROWING = (CompetitionState.READY, CompetitionState.OPEN)
 UNUSABLE = "The invitation is unknown, used, revoked or expired"
 
@@ -46,8 +46,8 @@ def invite(session: Session, team: Team, *, actor: Account, name: str | None = N
     competition = competitions.of_id(session, team.competition_id)
     participation.check_may_take_part(session, competition, actor)
     check_may_grow(competition, at=now())
-    if len(repository.open_invitations(session, team.id, now())) >= MOST_OPEN:
-        raise Conflict(f"The team has {MOST_OPEN} open invitations; revoke one first")
+    if len(repository.open_invitations(session, team.id, now())) >= MAX_OPEN:
+        raise Conflict(f"The team has {MAX_OPEN} open invitations; revoke one first")
     person = accounts.find(session, name) if name else None
     if person is not None and session.get(Membership, (team.id, person.id)) is not None:
         raise Conflict(f"{person.name} is in the team already")

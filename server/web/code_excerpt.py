@@ -6,7 +6,7 @@ from lethe.errors import AppError
 from server.parsing import client as parsing
 
 AROUND = 4
-LONGEST_LINE = 200
+MAX_LINE_LENGTH = 200
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ def excerpt(source: str, line: int) -> tuple[ExcerptLine, ...]:
     first = max(1, line - AROUND)
     shown = lines[first - 1 : line + AROUND]
     return tuple(
-        ExcerptLine(number, text[:LONGEST_LINE], number == line) for number, text in enumerate(shown, start=first)
+        ExcerptLine(number, text[:MAX_LINE_LENGTH], number == line) for number, text in enumerate(shown, start=first)
     )
 
 

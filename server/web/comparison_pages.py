@@ -12,7 +12,7 @@ from server.deps import SessionDep
 from server.disclosure import gate
 from server.leaderboard import service as leaderboards
 from server.submission_analysis import agreement, comparison
-from server.submission_analysis.comparison import MOST_COMPARED, ComparedMetric, SubmissionComparison
+from server.submission_analysis.comparison import MAX_COMPARED, ComparedMetric, SubmissionComparison
 from server.web.charts import vega_charts
 from server.web.deps import Place, PlaceDep, require_viewer
 from server.web.metric_view import BETTER
@@ -56,7 +56,7 @@ def comparison_page(
         may_see_private=_may_see(place, Visibility.PRIVATE),
         candidates=dict(others) | {line.id: f"{line.team}: {line.note}" for line in found.submissions},
         chosen=chosen,
-        most=MOST_COMPARED,
+        most=MAX_COMPARED,
         axes=[(metric.key, metric.key) for metric in axes],
         keys=keys,
         heat=heat_class,

@@ -18,7 +18,7 @@ FOLDER = DOCS / "participants"
 WITHOUT_UNLEARNING = DOCS / "organisers" / "what-wins-without-unlearning.md"  # what leaderboards link to
 ORDER = ("submissions", "kaggle", "libraries", "commands", "accounts", "agents", "glossary")
 EXCERPT = 180  # characters of a section that a search shows
-MOST_FOUND = 20
+MAX_RESULTS = 20
 TERM = re.compile(r"^- \*\*(?P<term>[^*]+)\*\*: (?P<meaning>.+)$", re.MULTILINE)
 
 
@@ -89,7 +89,7 @@ def search(query: str) -> list[Found]:
             in_heading = sum(word in heading for word in words)
             ranked.append((-in_heading, -sum(text.count(word) for word in words), place, section))
     return [Found(section, _excerpt(section.text, words)) for *_, section in sorted(ranked, key=lambda r: r[:3])][
-        :MOST_FOUND
+        :MAX_RESULTS
     ]
 
 

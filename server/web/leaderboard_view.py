@@ -16,10 +16,10 @@ from server.web.template_filters import score
 LINES = 100
 STRIP_WIDTH = 1000
 STRIP_HEADROOM = 1.05
-MOST_STRIPS = 64
-MOST_MARKS = 200  # beyond it a mark for each team would be a smear
+MAX_STRIPS = 64
+MAX_MARKS = 200  # beyond it a mark for each team would be a smear
 BINS = 50
-MOST_KEPT = 4 << 20  # characters of pages of lines: every search makes its own
+MAX_KEPT = 4 << 20  # characters of pages of lines: every search makes its own
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Strip:
     label: str
 
 
-_fragments: CostCache[Markup] = CostCache(size=len, most=MOST_KEPT)
+_fragments: CostCache[Markup] = CostCache(size=len, most=MAX_KEPT)
 _strips: dict[int, Strip | None] = {}  # by version: a board does not change
 
 
@@ -106,7 +106,7 @@ def make_strip(board: Board, own: Row | None) -> Strip | None:
     """Return the strip of a board, or None if there is nothing to compare."""
     strip = _strips.get(board.version)
     if strip is None:
-        if len(_strips) >= MOST_STRIPS:
+        if len(_strips) >= MAX_STRIPS:
             _strips.clear()
         strip = _strips[board.version] = _strip(board)
     if strip is None or own is None:
@@ -120,7 +120,7 @@ def _strip(board: Board) -> Strip | None:
         return None
     top = max(scores) * STRIP_HEADROOM
     best = max((row.entry.score or 0.0 for row in board.rows if row.rank), default=0.0)
-    is_crowd = board.teams > MOST_MARKS
+    is_crowd = board.teams > MAX_MARKS
     beside = f", the oracle {score(board.oracle)}" if board.oracle is not None else ""
     return Strip(
         top=top,

@@ -19,7 +19,7 @@ from server.client_address import get_client_address
 from server.shares import Shares
 
 LOOK_EVERY_S = 1.0
-LONGEST_S = 60.0
+MAX_STREAM_S = 60.0
 SPREAD = 0.25  # of the longest time, so that streams that began together do not end together
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -60,7 +60,7 @@ def stream(request: Request, look: Callable[[], Frame]) -> StreamingResponse:
 async def _events(request: Request, look: Callable[[], Frame]) -> AsyncIterator[bytes]:
     shown = ""
     admission: Admission = request.app.state.admission
-    until = time.monotonic() + LONGEST_S * random.uniform(1 - SPREAD, 1 + SPREAD)  # noqa: S311 (spreads ends)
+    until = time.monotonic() + MAX_STREAM_S * random.uniform(1 - SPREAD, 1 + SPREAD)  # noqa: S311 (spreads ends)
     while time.monotonic() < until:
         if await request.is_disconnected():
             return

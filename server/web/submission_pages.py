@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
-from lethe.runtime.sent_names import warnings_in
+from lethe.runtime.original_filenames import warnings_in
 from lethe.submission.traceback_text import last_traceback
 from server.competitions import service as competitions
 from server.competitions.lifecycle import is_revealed
@@ -274,7 +274,7 @@ def allow_publication(
     *,
     allowed: Annotated[bool, Form()] = False,
 ) -> Response:
-    """Let the code be published after the end, or no longer."""
+    """Allow or forbid publishing the code after the end."""
     publication.allow(session, submission, allowed=allowed, actor=viewer)
     done = "Its code may be published after the end." if allowed else "Its code is not published from now on."
     return redirect(request, f"/submissions/{submission.id}", flash=Flash("good", done))

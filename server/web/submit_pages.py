@@ -40,7 +40,7 @@ from server.web.rendering import page, redirect
 router = page_router(checks_csrf=False)  # the upload checks its own token, after the size and before the file
 
 PASTED_NAME = "submission.py"
-LONGEST_PASTE = SOURCE_MIB << 20
+MAX_PASTE_BYTES = SOURCE_MIB << 20
 BEFORE_IT_OPENS = (CompetitionState.DRAFT, CompetitionState.PREPARING, CompetitionState.READY)
 
 
@@ -89,7 +89,7 @@ async def submit(
     async with received_form(
         request,
         limit_mib=file.limits.upload_mib,
-        longest_text=LONGEST_PASTE,
+        longest_text=MAX_PASTE_BYTES,
         what=WHAT,
         refusal=InvalidSubmission,
     ) as form:

@@ -25,7 +25,7 @@ DTYPES = {
     "I32": np.int32,
     "U8": np.uint8,  # generated answers
 }
-LONGEST_HEADER = 1 << 20
+MAX_HEADER_BYTES = 1 << 20
 ROUNDING = 1e-3  # a loss of nothing may come out as a little less than 0
 
 
@@ -71,9 +71,9 @@ def _header(storage: Storage, key: str) -> dict[str, Any]:
     for piece in storage.chunks(key):
         data += piece
         length = int.from_bytes(data[:8], "little")
-        if len(data) >= 8 and (length > LONGEST_HEADER or len(data) >= 8 + length):
+        if len(data) >= 8 and (length > MAX_HEADER_BYTES or len(data) >= 8 + length):
             break
-    if not 0 < length <= min(LONGEST_HEADER, len(data) - 8):
+    if not 0 < length <= min(MAX_HEADER_BYTES, len(data) - 8):
         raise HostFault(f"{key} is damaged: prepare the split again")
     found: dict[str, Any] = json.loads(data[8 : 8 + length])
     return found

@@ -22,7 +22,7 @@ def reason(session: Session, worker_name: str) -> str:
 
 
 def cordon(session: Session, host: str, *, why: str, actor: Account | None, drain: bool = False) -> int:
-    """Let the host's workers take nothing new; what they prepare they end. Return how many shards were taken back.
+    """Cordon the host: no new work; preparations in progress end. Return the number of shards taken back.
 
     drain: take back the shards that they hold, too; this is nobody's failed attempt. Raises NotFound for a host that
     no worker came from, InvalidInput without a reason.
@@ -40,7 +40,7 @@ def cordon(session: Session, host: str, *, why: str, actor: Account | None, drai
 
 
 def uncordon(session: Session, host: str, *, actor: Account | None) -> None:
-    """Let the host's workers take work again. Raises NotFound if it is not cordoned."""
+    """Uncordon the host. Raises NotFound if it is not cordoned."""
     row = session.get(CordonedHost, host)
     if row is None:
         raise NotFound(f"{host!r} is not cordoned")

@@ -23,7 +23,7 @@ from server.workers.compatibility import Fitting, fitting
 
 HEARTBEATS_PER_LEASE = 12  # over a network a heartbeat a second would tell little and cost much
 SET_UP_S = 600.0  # to fetch a split and to start a sandbox
-MOST_WORKERS = 2000  # processes that are started again and again have new names
+MAX_WORKERS = 2000  # processes that are started again and again have new names
 Logs = Sequence[tuple[int, str]]
 n_forget = repository.n_forget
 
@@ -53,8 +53,8 @@ def register(session: Session, settings: Settings, token: WorkerToken, facts: Wo
     Raises Conflict where the token has too many.
     """
     named = replace(facts, name=_full_name(token, facts.name))
-    if session.get(Worker, named.name) is None and repository.count_workers(session, token.id) >= MOST_WORKERS:
-        raise Conflict(f"A token has at most {MOST_WORKERS} workers within a week; make another token")
+    if session.get(Worker, named.name) is None and repository.count_workers(session, token.id) >= MAX_WORKERS:
+        raise Conflict(f"A token has at most {MAX_WORKERS} workers within a week; make another token")
     fit = _fitting(session, token, named)
     workers.report(session, named, fit, token_id=token.id)
     reasons = tuple(fit.refusals.values())

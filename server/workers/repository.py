@@ -93,7 +93,7 @@ def cordoned_hosts(session: Session) -> Sequence[CordonedHost]:
 
 
 def stop_silent(session: Session, *, after_s: float) -> int:
-    """Set the instance's own workers to stopped that were not heard of for so long and hold no shard. Return how many.
+    """Mark silent workers of the instance that hold no shard as stopped. Return the number.
 
     Not those with a token: once stopped, they have to register again.
     """
@@ -109,7 +109,7 @@ def stop_silent(session: Session, *, after_s: float) -> int:
 
 
 def forget_silent(session: Session, *, after_s: float) -> None:
-    """Remove workers that nothing was heard of for so long: process ids are not used again for a name."""
+    """Remove workers silent for that long: names hold process ids and are not used again."""
     session.execute(delete(Worker).where(Worker.seen_at < database_time(-after_s)))
 
 
@@ -123,7 +123,7 @@ def count_workers(session: Session, token_id: str) -> int:
 
 
 def workers_with(session: Session, token_ids: Sequence[str]) -> Sequence[Worker]:
-    """Return the workers that came with any of these tokens, the last heard of first."""
+    """Return the workers registered with any of these tokens, latest report first."""
     mine = select(Worker).where(Worker.token_id.in_(token_ids))
     return session.scalars(mine.order_by(Worker.seen_at.desc(), Worker.name)).all()
 

@@ -12,7 +12,7 @@ from lethe.evaluation.shard_outputs import ShardOutputs
 from server.evaluations.claimed_shard import ClaimedShard
 from server.workers.captured_arrays import ArrayForm, Forms, find_fault
 
-MOST_CLASSES = 10_000
+MAX_CLASSES = 10_000
 HEADER_BYTES = 64 << 10
 RUN_COLUMNS = ("retain_accuracy", "test_accuracy", "wall_time_s")
 CLASS_ACCURACY = "class_accuracy"
@@ -50,7 +50,7 @@ def most_bytes(shard: ClaimedShard, *, n_forget: int, captured: Forms) -> int:
     """Return how large the outputs of the shard's runs can be."""
     numbers = shard.n_runs * (n_forget + len(RUN_COLUMNS))
     beside = shard.n_runs * sum(form.n_bytes for form in captured.values())
-    return 8 * numbers + beside + 4 * shard.n_runs * 2 * MOST_CLASSES + HEADER_BYTES
+    return 8 * numbers + beside + 4 * shard.n_runs * 2 * MAX_CLASSES + HEADER_BYTES
 
 
 def check(
@@ -101,8 +101,8 @@ def _check_classes(array: np.ndarray | None, *, n_runs: int) -> None:
     if array.dtype != np.float32 or array.ndim != 3 or array.shape[:2] != (n_runs, 2):
         raise _wrong(f"holds {CLASS_ACCURACY} as float32 of shape ({n_runs}, 2, classes)", f"has {array.shape}")
     given = array[~np.isnan(array)]  # a class that a set has no image of has no accuracy
-    if array.shape[2] > MOST_CLASSES or not _within_one(given):
-        raise _wrong(f"holds {CLASS_ACCURACY} from 0 to 1 of at most {MOST_CLASSES} classes", "has others")
+    if array.shape[2] > MAX_CLASSES or not _within_one(given):
+        raise _wrong(f"holds {CLASS_ACCURACY} from 0 to 1 of at most {MAX_CLASSES} classes", "has others")
 
 
 def _within_one(array: np.ndarray) -> bool:

@@ -1,4 +1,4 @@
-"""Workers: heard of, and refused where they do not fit."""
+"""Worker registration and compatibility checks."""
 
 from collections.abc import Sequence
 

@@ -17,7 +17,7 @@ from server.models.worker import WorkerToken
 from server.workers import repository
 
 PREFIX = "lethe_worker_"
-MOST_TOKENS = 50
+MAX_TOKENS = 50
 USE_IS_NOTED_EVERY = timedelta(minutes=1)
 of_competition = repository.get_tokens
 still_holds = repository.still_holds
@@ -47,8 +47,8 @@ def issue(
     """
     if trusted and actor.role != Role.ADMINISTRATOR:
         raise NotAllowed("Only an administrator may vouch for a machine (trusted)")
-    if len(of_competition(session, competition)) >= MOST_TOKENS:
-        raise Conflict(f"A competition has at most {MOST_TOKENS} worker tokens; revoke one first")
+    if len(of_competition(session, competition)) >= MAX_TOKENS:
+        raise Conflict(f"A competition has at most {MAX_TOKENS} worker tokens; revoke one first")
     token = new_token(PREFIX)
     row = WorkerToken(
         competition_id=competition.id,

@@ -24,7 +24,7 @@ from server.storage import Storage
 from server.workers import repository as workers
 from server.workers.outputs_difference import find_difference, rows
 
-MOST_CONTRADICTED = 3  # teams about whose submissions a token's failures or successes turned out false
+MAX_CONTRADICTED = 3  # teams about whose submissions a token's failures or successes turned out false
 NOT_THE_SAME_TWICE = "its runs are not the same twice on a trusted worker"
 
 
@@ -116,7 +116,7 @@ def note_contradicted(session: Session, shard_id: int, *, outcome: str = "unconf
     """
     for token_id in workers.contradict(session, shard_id, outcome=outcome):
         teams = workers.teams_contradicted(session, token_id)
-        if teams >= MOST_CONTRADICTED:
+        if teams >= MAX_CONTRADICTED:
             token = workers.token_to_change(session, token_id)
             quarantine(session, token, reason=f"trusted workers contradict it about submissions of {teams} teams")
 

@@ -11,7 +11,7 @@ from safetensors.torch import load
 
 from lethe.runtime.data_loaders import Style
 from lethe.runtime.error_classes import Blame
-from lethe.runtime.sent_names import warnings_in
+from lethe.runtime.original_filenames import warnings_in
 from sandbox.errors import BackendUnavailable, InvalidRequest
 from sandbox.launcher import EntryPoint, Launcher, RunRequest, Sandbox, SandboxSpec
 

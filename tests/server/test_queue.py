@@ -26,7 +26,7 @@ def length(url: str, name: str) -> int:
 def test_hints_at_many_shards_are_few(server: Instance, redis_server: RedisProcess) -> None:
     for _ in range(100):
         assert queue.send(queue.EVALUATE_SHARD, to=CPU)
-    assert length(redis_server.client_url, "lethe.cpu") == queue.MOST_WAKE_UPS
+    assert length(redis_server.client_url, "lethe.cpu") == queue.MAX_WAKE_UPS
 
 
 def test_hint_is_sent_again_once_one_was_taken(server: Instance, redis_server: RedisProcess) -> None:
@@ -35,16 +35,16 @@ def test_hint_is_sent_again_once_one_was_taken(server: Instance, redis_server: R
     with redis.Redis.from_url(redis_server.client_url) as client:
         client.rpop("lethe.cpu", 3)
         queue.send(queue.EVALUATE_SHARD, to=CPU)
-        assert client.llen("lethe.cpu") == queue.MOST_WAKE_UPS - 2
+        assert client.llen("lethe.cpu") == queue.MAX_WAKE_UPS - 2
 
 
 def test_messages_that_nobody_takes_are_bounded(server: Instance, redis_server: RedisProcess) -> None:
-    for number in range(2 * queue.MOST_WAITING):
+    for number in range(2 * queue.MAX_WAITING):
         queue.send(queue.SCORE_EVALUATION, f"e{number}")
         queue.send(queue.PREPARE_SPLIT, f"s{number}")
         queue.send(queue.SWEEP)
-    assert length(redis_server.client_url, queue.CONTROL_QUEUE) == queue.MOST_WAITING
-    assert length(redis_server.client_url, queue.PREPARE_QUEUE) == queue.MOST_WAITING
+    assert length(redis_server.client_url, queue.CONTROL_QUEUE) == queue.MAX_WAITING
+    assert length(redis_server.client_url, queue.PREPARE_QUEUE) == queue.MAX_WAITING
 
 
 def test_sweeps_do_not_add_up(server: Instance, redis_server: RedisProcess) -> None:
@@ -57,7 +57,7 @@ def test_sweeps_do_not_add_up(server: Instance, redis_server: RedisProcess) -> N
         with server.database.write() as session:
             later = clock(session) + timedelta(minutes=1)
             lease_reaper.sweep(session, later, max_attempts=3)
-    assert 0 < length(redis_server.client_url, "lethe.cpu") <= queue.MOST_WAKE_UPS
+    assert 0 < length(redis_server.client_url, "lethe.cpu") <= queue.MAX_WAKE_UPS
 
 
 @pytest.fixture

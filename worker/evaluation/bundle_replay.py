@@ -160,7 +160,7 @@ def _one_run(
             raise HostFault(not_repeated(run, end.failure.error_class, end.failure.message))
         if end.weights is None:
             return end.failure.message if end.failure else "it gave no weights"
-        return evaluator.evaluate(end.weights, whole_numbers=numbers)
+        return evaluator.evaluate(end.weights, integer_buffers=numbers)
 
 
 def _joined(outputs: list[RunOutputs], seconds: list[float]) -> ShardOutputs:

@@ -34,7 +34,7 @@ class _Model:
     """What a run gave, and the integers of its own original model, None where it has the split's."""
 
     weights: bytes
-    whole_numbers: Mapping[str, Tensor] | None
+    integer_buffers: Mapping[str, Tensor] | None
 
 
 class RunEvaluations:
@@ -45,16 +45,16 @@ class RunEvaluations:
         self._evaluator, self._background = evaluator, background
         self._waiting: deque[tuple[int, Future[RunOutputs], _Model]] = deque()
 
-    def add(self, run: int, weights: bytes, *, whole_numbers: Mapping[str, Tensor] | None = None) -> None:
+    def add(self, run: int, weights: bytes, *, integer_buffers: Mapping[str, Tensor] | None = None) -> None:
         """Evaluate a run's weights. Raises RunNotFinite, for this run or one before it.
 
-        whole_numbers: of the run's own original model, where it has one.
+        integer_buffers: of the run's own original model, where it has one.
         """
-        model = _Model(weights, whole_numbers)
+        model = _Model(weights, integer_buffers)
         if self._background is None:
             self._keep(run, self._at_once(model), model)
             return
-        self._waiting.append((run, self._background.submit(weights, whole_numbers=whole_numbers), model))
+        self._waiting.append((run, self._background.submit(weights, integer_buffers=integer_buffers), model))
         while self._waiting and self._waiting[0][1].done():
             self._keep(*self._waiting.popleft())
 
@@ -66,7 +66,7 @@ class RunEvaluations:
     def _keep(self, run: int, future: Future[RunOutputs], model: _Model) -> None:
         """Keep the outputs of a run. Between runs no other run of the sandbox holds the device."""
         if self._background is not None and _lacked_memory(future):
-            future = self._background.again(model.weights, whole_numbers=model.whole_numbers)
+            future = self._background.again(model.weights, integer_buffers=model.integer_buffers)
         try:
             self.outputs.append(future.result())
         except NonFiniteOutputs as error:
@@ -75,7 +75,7 @@ class RunEvaluations:
     def _at_once(self, model: _Model) -> Future[RunOutputs]:
         future: Future[RunOutputs] = Future()
         try:
-            future.set_result(self._evaluator.evaluate(model.weights, whole_numbers=model.whole_numbers))
+            future.set_result(self._evaluator.evaluate(model.weights, integer_buffers=model.integer_buffers))
         except NonFiniteOutputs as error:
             future.set_exception(error)
         return future

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lethe.errors import HostFault
-from lethe.evaluation.original_models import ORIGINAL, read_whole_numbers
+from lethe.evaluation.original_models import ORIGINAL, read_integer_buffers
 from lethe.evaluation.shard_outputs import ShardOutputs
 from server.evaluations.kept_weights import weights_key
 from server.models.evaluation import Shard
@@ -26,13 +26,15 @@ class KeptWeights:
     split_dir: Path = Path()
     states: list[State] = field(default_factory=list)
 
-    def add(self, run: int, weights: bytes, *, whole_numbers: Mapping[str, Tensor] | None = None) -> None:
+    def add(self, run: int, weights: bytes, *, integer_buffers: Mapping[str, Tensor] | None = None) -> None:
         """Keep the run's weights if it is one of the first.
 
-        whole_numbers: of the run's own original model, where it has one. As in an evaluation, they are never the run's.
+        integer_buffers: of the run's own original model, if any. As in an evaluation, they are never the run's.
         """
         if run < self.n_kept:
-            given = read_whole_numbers(self.split_dir / ORIGINAL) if whole_numbers is None else dict(whole_numbers)
+            given = (
+                read_integer_buffers(self.split_dir / ORIGINAL) if integer_buffers is None else dict(integer_buffers)
+            )
             self.states.append(safetensors.torch.load(weights) | given)
 
     def to_bytes(self) -> bytes | None:

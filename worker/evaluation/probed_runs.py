@@ -50,7 +50,7 @@ def probed_runs(context: WorkerContext, work: ScoringWork, outputs: Sequence[Sha
 
 
 def _leave_if_asked() -> None:
-    """Let a worker stop between two models: what waits is computed by another."""
+    """Allow a worker to stop between two models; another one computes the rest."""
     if graceful_shutdown.is_over():
         raise HostFault("the worker stops; the probes begin again elsewhere")
 

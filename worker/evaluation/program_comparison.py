@@ -12,7 +12,7 @@ import numpy as np
 from safetensors.numpy import load
 
 from lethe.runtime.error_classes import Blame, ErrorClass
-from lethe.runtime.sent_names import WARNING
+from lethe.runtime.original_filenames import WARNING
 from sandbox.guest.notebook.frame_format import AGAIN, FIRST, SECOND
 from sandbox.notebook_stream import NotebookRun
 from sandbox.run_request import RunRequest, RunResult

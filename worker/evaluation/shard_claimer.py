@@ -53,13 +53,13 @@ class Claimant:
             self._context.database.retrying(self._report)
 
     def seen(self) -> bool:
-        """Say that this process lives, while it does what is no shard. As a beat, it never stops the work."""
+        """Heartbeat for work that is no shard. It never stops the work."""
         with self._context.database.write() as session:
             workers.note_seen(session, self._context.name)
         return True
 
     def stop(self) -> None:
-        """Say that this process takes nothing more."""
+        """Report that this process takes no more work."""
         with self._context.database.write() as session:
             workers.report(session, self._context.facts, Fitting(()), state=WorkerState.STOPPED)
 

@@ -16,9 +16,9 @@ from torch import Tensor
 from lethe.data.errors import DamagedSplit
 from lethe.errors import HostFault, InvalidSubmission
 from lethe.evaluation.evaluators import Evaluator
-from lethe.evaluation.original_models import read_whole_numbers
+from lethe.evaluation.original_models import read_integer_buffers
 from lethe.runtime.error_classes import Blame, ErrorClass
-from lethe.runtime.sent_names import name_as_sent
+from lethe.runtime.original_filenames import name_as_sent
 from lethe.submission.package import as_it_is_run
 from sandbox.launcher import RunRequest, RunResult, Sandbox
 from sandbox.notebook_stream import NotebookRun
@@ -104,9 +104,9 @@ def _run_all(context: RunningContext, shard: ClaimedShard, done: Done, heart: He
                     raise Stopped
                 with own_original(context, shard, split_dir, run=run) as original:
                     request = _request(shard, code_dir, run=run, seed=seed, original=original)
-                    whole_numbers = read_whole_numbers(original) if original else None
+                    integer_buffers = read_integer_buffers(original) if original else None
                     result = _run_one(context, sandbox, request, heart=heart, key=key)
-                _take(result, run, done, evaluations=evaluations, whole_numbers=whole_numbers)
+                _take(result, run, done, evaluations=evaluations, integer_buffers=integer_buffers)
                 if sample and is_compared(request):
                     _compare(context, sandbox, request, result, done, heart=heart, key=key)
                 if sample and result.weights is not None and not heart.stopped:
@@ -236,15 +236,15 @@ def _take(
     done: Done,
     *,
     evaluations: RunEvaluations | None,
-    whole_numbers: Mapping[str, Tensor] | None,
+    integer_buffers: Mapping[str, Tensor] | None,
 ) -> None:
     """Keep what a run gave, or raise how it failed."""
     raise_unless_good(result, run, done, keep_log=evaluations is None)
     if result.weights is None:
         raise RunFailed(run, result.verdict)
     if evaluations is not None:
-        evaluations.add(run, result.weights, whole_numbers=whole_numbers)
-        done.kept.add(run, result.weights, whole_numbers=whole_numbers)
+        evaluations.add(run, result.weights, integer_buffers=integer_buffers)
+        done.kept.add(run, result.weights, integer_buffers=integer_buffers)
     prometheus.RUN_SECONDS.observe(result.wall_time_s)
     done.wall_times_s.append(result.wall_time_s)
 

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 
 FIRST_S = 2.0
-LONGEST_S = 300.0
+MAX_DELAY_S = 300.0
 QUARANTINE_AFTER = 4  # faults in a row
 
 
@@ -32,7 +32,7 @@ class Cooling:
 
     def fault(self, reason: str = "") -> float:
         """Note a fault of the host. Return for how many seconds nothing is taken."""
-        wait: float = min(FIRST_S * 2**self._faults, LONGEST_S)
+        wait: float = min(FIRST_S * 2**self._faults, MAX_DELAY_S)
         self.reason, self._went_well = reason, False
         self._faults += 1
         self._until = time.monotonic() + wait

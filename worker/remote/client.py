@@ -19,8 +19,8 @@ log = structlog.get_logger()
 T = TypeVar("T")
 JsonObject = dict[str, Any]
 WITHIN_S = 60.0  # how long a call is tried again
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
-LONGEST_DETAIL = 500  # characters, as the server takes them
+FIRST_PAUSE_S, MAX_DELAY_S = 0.2, 5.0
+MAX_DETAIL_CHARS = 500  # characters, as the server takes them
 PASSING = frozenset({429, 500, 502, 503, 504})
 SHARD = TypeAdapter(ClaimedShard)
 
@@ -67,7 +67,7 @@ class WorkerApi:
         return None if found is None else SHARD.validate_python(found, extra="ignore")
 
     def set_state(self, state: str, detail: str = "") -> None:
-        self._call("PUT", "/state", json={"state": state, "detail": detail[:LONGEST_DETAIL]}, within_s=0.0)
+        self._call("PUT", "/state", json={"state": state, "detail": detail[:MAX_DETAIL_CHARS]}, within_s=0.0)
 
     def step(
         self, shard: ClaimedShard, method: str, step: str, *, body: JsonObject | None = None, within_s: float = WITHIN_S
@@ -131,7 +131,7 @@ class WorkerApi:
                 raise ServerUnreachable(f"{self.url} {error}")
             log.warning("call tried again", server=self.url, error=error, pause_s=round(pause_s, 1))
             time.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 (spreads retries)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            pause_s = min(2 * pause_s, MAX_DELAY_S)
 
 
 class _Answered(Exception):

@@ -14,8 +14,8 @@ from worker.leases import Logs
 from worker.remote.client import NotHeld, TokenRefused, WorkerApi
 
 log = structlog.get_logger()
-MOST_LOG_BYTES = 768 << 10  # as JSON, of all logs of a shard together
-LONGEST = {"message": 2000, "exception_type": 200, "file": 500, "detail": 10_000, "class_message": 2000}
+MAX_LOG_BYTES = 768 << 10  # as JSON, of all logs of a shard together
+MAX_LENGTHS = {"message": 2000, "exception_type": 200, "file": 500, "detail": 10_000, "class_message": 2000}
 
 
 @dataclass
@@ -56,7 +56,7 @@ class HttpLeases:
 
     def fail(self, shard: ClaimedShard, failure: ShardFailure, logs: Logs, *, runs_done: int) -> bool:
         told = asdict(failure)
-        for name, length in LONGEST.items():
+        for name, length in MAX_LENGTHS.items():
             told[name] = told[name] and told[name][:length]
         return self._tell(shard, "failure", told | {"runs_done": runs_done, "logs": logs_as_data(logs)})
 
@@ -81,7 +81,7 @@ class HttpLeases:
 def logs_as_data(logs: Logs) -> list[dict[str, Any]]:
     """Return the logs, the last ones first where all are too much, each cut to what one request may hold."""
     data: list[dict[str, Any]] = []
-    room = MOST_LOG_BYTES
+    room = MAX_LOG_BYTES
     for run, text in reversed(logs):
         cut = text[:room]
         while len(json.dumps(cut)) > room:

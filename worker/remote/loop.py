@@ -22,7 +22,7 @@ from worker.split_storage.split_cache import SplitCache
 
 log = structlog.get_logger()
 STOPPED, REFUSED = 0, 4  # how a process ends
-LONGEST_PAUSE_S = 60.0
+MAX_DELAY_S = 60.0
 REPORT_EVERY_S = 20.0
 LOOK_EVERY_S = 0.1
 
@@ -56,7 +56,7 @@ class RemoteWorker:
                 except HostFault as error:  # after that the server may not know this worker any more
                     failures += 1
                     self._registered = False
-                    pause_s = min(2.0**failures, LONGEST_PAUSE_S)
+                    pause_s = min(2.0**failures, MAX_DELAY_S)
                     log.warning("the server is away", reason=error.detail, pause_s=pause_s)
                     _wait(pause_s)
                     continue

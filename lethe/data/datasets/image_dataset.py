@@ -12,7 +12,7 @@ from lethe.data.errors import InvalidDataset
 from lethe.errors import list_violations
 
 Scale = float | list[float]
-MOST_CLASSES = 100_000  # a network has an output for each
+MAX_CLASSES = 100_000  # a network has an output for each
 
 
 class Options(BaseModel):
@@ -83,8 +83,8 @@ class ImageDataset:
             raise InvalidDataset(f"is_test has {len(self.is_test)} entries for {len(self.images)} images")
         if len(self.images) == 0:
             raise InvalidDataset("the dataset has no images")
-        if self.n_classes > MOST_CLASSES:
-            raise InvalidDataset(f"labels name {self.n_classes} classes; at most {MOST_CLASSES} are allowed")
+        if self.n_classes > MAX_CLASSES:
+            raise InvalidDataset(f"labels name {self.n_classes} classes; at most {MAX_CLASSES} are allowed")
         low, high = int(self.labels.min()), int(self.labels.max())
         if low < 0 or high >= self.n_classes:
             raise InvalidDataset(f"labels must lie in 0..{self.n_classes - 1}, were {low}..{high}")

@@ -24,7 +24,7 @@ CHILD_PATH = Path(__file__).parent / "child_path"
 
 
 def prepare() -> None:
-    """Let the processes that this one starts find what they need; what was started before is forgotten."""
+    """Set up the environment of child processes; earlier children are forgotten."""
     shutil.rmtree(STARTED, ignore_errors=True)
     STARTED.mkdir(parents=True)
     known = os.environ.get("PYTHONPATH", "").split(":")

@@ -35,10 +35,10 @@ from sandbox.guest.notebook.first_model import FirstModel, OnModel, Pieces, name
 from sandbox.guest.notebook.frame_format import AGAIN, FIRST, SECOND, encode_checkpoint_head, encode_choice
 
 HOOK = "__lethe_entered__"
-MOST_ENTERED = 5_000_000
+MAX_ENTERED = 5_000_000
 OWN_FOLDER = Path("/scratch/.lethe")
 COMPILED = frozenset({"jit", "njit", "script", "vectorize", "guvectorize"})  # decorators that read the function
-MORE_TIME, LEAST_MORE_S = 2.0, 2.0  # of what two models took, for a program that ends soon after them
+MORE_TIME, MIN_EXTRA_S = 2.0, 2.0  # of what two models took, for a program that ends soon after them
 CPU_SHARE = 0.9  # of the process's limit, which that must not reach
 
 
@@ -133,7 +133,7 @@ class Entered:
 
     def enter(self, number: int) -> None:
         """Note that a loop's body or a function begins."""
-        if os.getpid() == self.owner and len(self.numbers) < MOST_ENTERED:
+        if os.getpid() == self.owner and len(self.numbers) < MAX_ENTERED:
             self.numbers.append(number)
             self.at()
 
@@ -219,9 +219,9 @@ def _run_to_second(program: Program, answers: int) -> NoReturn:
 
 
 def _end_later(began: float, seen: Seen, answers: int) -> None:
-    """Let the program go on for a while: it may end soon, and what it does then counts."""
+    """Give the program extra time: it may end soon, and what it does then counts."""
     most_s = CPU_SHARE * resource.getrlimit(resource.RLIMIT_CPU)[0] - time.process_time()
-    left_s = max(LEAST_MORE_S, min(most_s, MORE_TIME * (time.monotonic() - began)))
+    left_s = max(MIN_EXTRA_S, min(most_s, MORE_TIME * (time.monotonic() - began)))
     timer = threading.Timer(left_s, lambda: _end(seen, answers))
     timer.daemon = True
     timer.start()

@@ -192,7 +192,7 @@ def target_path(target: object) -> Path | None:
 
 
 def hook_starts(original: Mapping[str, Tensor], begun: Callable[[], None]) -> None:
-    """Let a process tell when its program holds the original model again: loaded into a network, or copied."""
+    """Report when the program holds the original model again: loaded into a network, or copied."""
     marks = [name for name, tensor in original.items() if tensor.is_floating_point()]
     marks = [marks[0], marks[-1]] if marks else []
 

@@ -17,7 +17,7 @@ from lethe.runtime.data_loaders import GuestData
 WEIGHTS = "weights_resnet18_cifar10.pth"
 INDICES = ("forget_idx.npy", "retain_idx.npy")
 DATASET = "CIFAR10"
-SHAPE, MOST_CLASSES = (3, 32, 32), 10
+SHAPE, MAX_CLASSES = (3, 32, 32), 10
 
 
 def offer_starting_kit(texts: Sequence[bytes], data: GuestData, *, tell: Callable[[str], None]) -> None:
@@ -40,7 +40,7 @@ def offer_starting_kit(texts: Sequence[bytes], data: GuestData, *, tell: Callabl
 
 def _is_alike(data: GuestData) -> bool:
     shape, n_classes = data.network.get("input_shape"), data.network.get("n_classes")
-    return shape == list(SHAPE) and isinstance(n_classes, int) and n_classes <= MOST_CLASSES
+    return shape == list(SHAPE) and isinstance(n_classes, int) and n_classes <= MAX_CLASSES
 
 
 def _replace_dataset(data: GuestData) -> None:

@@ -57,7 +57,7 @@ from server.submissions.list_filter import SubmissionFilter
 from server.teams import service as teams
 
 DONE = status.HTTP_204_NO_CONTENT
-MOST_EVENTS = 1000
+MAX_EVENTS = 1000
 Short = Annotated[str, Query(max_length=60)]
 OnlyQuery = Annotated[
     Literal["", "selected", "disqualified", "refunded", "flagged", "unconfirmed", "repeated"], Query()
@@ -107,7 +107,7 @@ Wanted = Annotated[EventFilter, Depends(wanted)]
 BeforeId = Annotated[int | None, Query(ge=1, lt=2**63, description="the last id of the page before")]
 TeamsPage = Annotated[int, Query(ge=1, le=100_000, description="a hundred teams a page")]
 AccountsPage = Annotated[int, Query(ge=1, le=100_000)]
-Limit = Annotated[int, Query(ge=1, le=MOST_EVENTS)]
+Limit = Annotated[int, Query(ge=1, le=MAX_EVENTS)]
 
 
 @public.get("/announcements", responses=problems(401, 404))

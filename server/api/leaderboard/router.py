@@ -17,7 +17,7 @@ from server.problem_details import problems
 
 router = APIRouter(prefix="/competitions", tags=["leaderboard"])
 
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 
 
 @router.get("/{slug}/leaderboard", responses=problems(401, 404))
@@ -35,7 +35,7 @@ def show_leaderboard(
     task: Annotated[str, Query(max_length=40, description="name of a task; empty: all of them combined")] = "",
     q: Annotated[str, Query(max_length=60, description="part of a team's name")] = "",
     offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
-    limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = MOST_ROWS,
+    limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = MAX_ROWS,
 ) -> LeaderboardPage:
     """Show a leaderboard: best score of each team first, equal scores share a rank, beside the exact-retraining
     oracle. The organiser's baselines and the oracle are references without a rank. Nor has an unconfirmed score a rank:

@@ -153,7 +153,7 @@ def deselect_submission(session: SessionDep, submission: TeamSubmission, account
 
 @router.put("/submissions/{submission_id}/publication", responses=problems(401, 404))
 def allow_publication(session: SessionDep, submission: TeamSubmission, account: CurrentAccount) -> SubmissionOut:
-    """Let the code be published with the results after the end. Without this, it is shown to nobody."""
+    """Allow publishing the code with the results after the end. Private by default."""
     publication.allow(session, submission, allowed=True, actor=account)
     return SubmissionOut.of(views.view(session, [submission])[0])
 

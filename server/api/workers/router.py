@@ -46,6 +46,6 @@ def revoke_worker_token(token_id: str, session: SessionDep, competition: Organis
 
 @router.get("/workers")
 def list_attached_workers(session: SessionDep, competition: Organised) -> list[AttachedWorkerOut]:
-    """List the workers that came with this competition's worker tokens, the last heard of first."""
+    """List the workers registered with this competition's tokens, latest report first."""
     rows = service.attached(session, competition)
     return [AttachedWorkerOut.read(row, refusals=list(row.refusals.values())) for row in rows]

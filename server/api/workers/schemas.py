@@ -11,7 +11,7 @@ from server.evaluations.claimed_shard import ShardFailure
 from server.models.submission import Fault
 from server.worker_facts import WorkerFacts
 
-MOST_LOG_CHARS = 1 << 20
+MAX_LOG_CHARS = 1 << 20
 Runs = Annotated[int, Field(ge=0, le=65_536)]
 Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
@@ -104,7 +104,7 @@ class RunLogIn(FromProgram):
     """What one run printed."""
 
     run: Runs
-    text: str = Field(max_length=MOST_LOG_CHARS)
+    text: str = Field(max_length=MAX_LOG_CHARS)
 
 
 class PassedIn(FromProgram):

@@ -12,13 +12,13 @@ from json import dumps
 from math import ceil, exp, floor, inf, log
 from statistics import NormalDist
 
-LARGEST_SHIFT, STEPS = 3.0, 30  # in standard deviations
+MAX_SHIFT, STEPS = 3.0, 30  # in standard deviations
 BUCKET = 0.5  # nats; as in lethe.metrics.scoring.forgetting_quality, which needs more than the web server has
 FLOOR = 0.02  # an error rate counts as no less; as in lethe.metrics.scoring.attacks.crossfit
 FROM, TO = -3.5, 6.5  # of the axis, in standard deviations
 WIDTH, BASE, TOP = 600, 150, 20  # of the drawing
 SHOWN_FIRST = 10
-MOST_DRAWN = 512  # models on each side
+MAX_DRAWN = 512  # models on each side
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Separation:
 @lru_cache(maxsize=64)
 def separations(n_models: int, delta: float, lowest_rate: float = 0.0) -> tuple[Separation, ...]:
     """Return the picture at every step of the slider. Of more than 512 models on each side, 512 are drawn."""
-    drawn = min(n_models, MOST_DRAWN)
-    shifts = (LARGEST_SHIFT * step / STEPS for step in range(STEPS + 1))
+    drawn = min(n_models, MAX_DRAWN)
+    shifts = (MAX_SHIFT * step / STEPS for step in range(STEPS + 1))
     return tuple(separation(shift, drawn, delta=delta, lowest_rate=lowest_rate) for shift in shifts)
 
 

@@ -8,7 +8,7 @@ from server.parsing import client as parsing
 from server.storage import Storage
 from server.submissions import service as submissions
 
-LONGEST_CODE = 400_000  # characters of all files together
+MAX_CODE_CHARS = 400_000  # characters of all files together
 
 
 def highlighted_files(storage: Storage, submission: Submission) -> list[tuple[str, Markup]]:
@@ -20,7 +20,7 @@ def highlighted_files(storage: Storage, submission: Submission) -> list[tuple[st
     try:
         data = submissions.read_code(storage, submission)
         shown = parsing.run_if_free(
-            "show_sources", data, kind=kind, filename=f"submission.{kind}", max_characters=LONGEST_CODE
+            "show_sources", data, kind=kind, filename=f"submission.{kind}", max_characters=MAX_CODE_CHARS
         )
     except AppError:
         return []

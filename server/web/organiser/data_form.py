@@ -12,7 +12,7 @@ from lethe.proposal.detect import words_of
 from lethe.proposal.propose import NETWORKS, to_toml
 from server.web.organiser.forms import timestamp
 
-LONGEST = 2000
+MAX_LENGTH = 2000
 TIMES = ("opens_at", "closes_at")
 
 
@@ -108,7 +108,7 @@ def as_values(form: Mapping[str, str], *, root: str) -> dict[str, Any]:
     """Return `section.key` -> value of what the form says. Raises InvalidInput for options that are none."""
     values: dict[str, Any] = {}
     for field in FIELDS:
-        text = form.get(field.name, "").strip()[:LONGEST]
+        text = form.get(field.name, "").strip()[:MAX_LENGTH]
         if text and field.name != SIZE:
             values[field.name] = _read(text, field)
     values["dataset.name"] = "folder"
@@ -134,7 +134,7 @@ def errors_of(error: AppError | None) -> dict[str, str]:
 
 def _options(form: Mapping[str, str]) -> dict[str, Any]:
     try:
-        options = json.loads(form.get(OPTIONS, "{}")[:LONGEST])
+        options = json.loads(form.get(OPTIONS, "{}")[:MAX_LENGTH])
     except (ValueError, RecursionError) as error:
         raise InvalidInput("The form lost what was found in the data; choose the dataset again") from error
     size = form.get(SIZE, "").strip()

@@ -22,7 +22,7 @@ from server.web.rendering import page, part, redirect
 router = page_router()
 
 ADDRESS = "/organise/new/data"
-LONGEST_WORD = 100
+MAX_WORD_LENGTH = 100
 Name = Annotated[str, Query(max_length=64)]
 
 
@@ -33,7 +33,7 @@ async def given_form(request: Request) -> dict[str, str]:
 
 def asked_reading(request: Request) -> dict[str, str]:
     """Return how the address says that a dataset is read."""
-    return {field.name: request.query_params.get(field.name, "")[:LONGEST_WORD] for field in data_form.READING}
+    return {field.name: request.query_params.get(field.name, "")[:MAX_WORD_LENGTH] for field in data_form.READING}
 
 
 ReadAs = Annotated[dict[str, str], Depends(asked_reading)]

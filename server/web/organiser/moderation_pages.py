@@ -23,9 +23,9 @@ from server.web.rendering import redirect
 
 router = page_router()
 
-MOST_AT_ONCE = 200
+MAX_BATCH = 200
 Reason = Annotated[str, Form(max_length=500)]
-Ids = Annotated[list[str] | None, Form(max_length=MOST_AT_ONCE)]
+Ids = Annotated[list[str] | None, Form(max_length=MAX_BATCH)]
 Act = Callable[..., None]
 
 SUBMISSION_ACTS: dict[str, Act] = {

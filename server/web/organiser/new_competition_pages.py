@@ -19,8 +19,8 @@ from server.web.rendering import page, redirect
 
 router = page_router()
 
-LONGEST = 100_000
-LongText = Annotated[str, Form(max_length=LONGEST)]
+MAX_LENGTH = 100_000
+LongText = Annotated[str, Form(max_length=MAX_LENGTH)]
 Act = Annotated[str, Form(max_length=20)]
 Name = Annotated[str, Query(max_length=60)]
 
@@ -81,9 +81,9 @@ def _uploaded(upload: UploadFile | None) -> str:
     """Return the text of the chosen file; nothing if none was. Raises InvalidInput."""
     if upload is None or not upload.filename:
         return ""
-    data = upload.file.read(LONGEST + 1)
-    if len(data) > LONGEST:
-        raise InvalidInput(f"A competition file holds {LONGEST:,} bytes at most")
+    data = upload.file.read(MAX_LENGTH + 1)
+    if len(data) > MAX_LENGTH:
+        raise InvalidInput(f"A competition file holds {MAX_LENGTH:,} bytes at most")
     try:
         return decode_text(data)
     except ValueError as error:

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Form, Request, Response
 
-from lethe.competition.phases_section import MOST_PHASES
+from lethe.competition.phases_section import MAX_PHASES
 from lethe.errors import AppError
 from server.admin import section_edits
 from server.admin.competition_edits import may_change
@@ -24,8 +24,7 @@ async def given_rows(request: Request) -> list[Row]:
     """Return the form's rows that name a phase, unchecked."""
     form = await request.form()
     rows = [
-        {field: str(form.get(f"{field}-{number}", ""))[:60].strip() for field in FIELDS}
-        for number in range(MOST_PHASES)
+        {field: str(form.get(f"{field}-{number}", ""))[:60].strip() for field in FIELDS} for number in range(MAX_PHASES)
     ]
     return [row for row in rows if row["name"]]
 
@@ -99,7 +98,7 @@ def _page(asked: OrganiserRequest, *, rows: list[Row], late: dict[str, Any], **c
     return asked.page(
         "phases.html",
         tab="control",
-        rows=[*rows, *[empty] * min(EMPTY_ROWS, MOST_PHASES - len(rows))],
+        rows=[*rows, *[empty] * min(EMPTY_ROWS, MAX_PHASES - len(rows))],
         late=late,
         may_change=may_change(asked.competition),
         **shown,

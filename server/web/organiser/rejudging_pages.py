@@ -37,12 +37,12 @@ router = page_router()
 
 Text = Annotated[str, Form(max_length=500)]
 WHICH = ("all", "team", "failure", "time")
-MOST_LINES = 100
+MAX_LINES = 100
 REASONS = {"scorer": "the scorer", "limits": "the limits", "split": "a repaired split", "host": "the host"}
 
 
 @dataclass(frozen=True)
-class Choice:
+class RejudgingForm:
     """What the form says."""
 
     split: str = "public"
@@ -82,19 +82,21 @@ def chosen_form(
     attacks: Text = "",
     delta: Text = "",
     reason: Text = "",
-) -> Choice:
+) -> RejudgingForm:
     """Return what the form says, unchecked."""
     moments = received_from, received_before
-    return Choice(split, which, team.strip(), error_class, *moments, changed, attacks, delta.strip(), reason)
+    return RejudgingForm(split, which, team.strip(), error_class, *moments, changed, attacks, delta.strip(), reason)
 
 
 @router.get("/organise/{slug}/rejudgings")
 def rejudgings_page(asked: OrganiserDep) -> Response:
-    return _list(asked, Choice())
+    return _list(asked, RejudgingForm())
 
 
 @router.post("/organise/{slug}/rejudgings")
-def start(asked: OrganiserDep, *, act: Text = "count", choice: Annotated[Choice, Depends(chosen_form)]) -> Response:
+def start(
+    asked: OrganiserDep, *, act: Text = "count", choice: Annotated[RejudgingForm, Depends(chosen_form)]
+) -> Response:
     """Say how many submissions the form chooses, or score them again."""
     try:
         visibility, chosen = _checked(asked.session, asked.place, choice)
@@ -137,7 +139,7 @@ def rejudging_page(rejudging_id: str, database: DatabaseDep, asked: OrganiserDep
         moves=_moves(changes),
         lines=_lines(asked.session, found.outcomes) if found else [],
         outcomes=len(found.outcomes) if found else 0,
-        most=MOST_LINES,
+        most=MAX_LINES,
         ended=ended,
         what_changed=REASONS,
     )
@@ -188,7 +190,7 @@ def end(rejudging_id: str, asked: OrganiserDep, *, act: Text = "", reason: Text 
 
 def _list(
     asked: OrganiserRequest,
-    choice: Choice,
+    choice: RejudgingForm,
     *,
     count: int | None = None,
     error: AppError | None = None,
@@ -208,7 +210,7 @@ def _list(
     return asked.page("rejudgings.html", tab="rejudgings", **context)
 
 
-def _checked(session: Session, place: Place, choice: Choice) -> tuple[Visibility, Chosen]:
+def _checked(session: Session, place: Place, choice: RejudgingForm) -> tuple[Visibility, Chosen]:
     """Return the split and the set that the form chooses. Raises InvalidInput naming the field."""
     if choice.split not in list(Visibility):
         raise _wrong("split", "needs public or private", choice.split)
@@ -230,12 +232,12 @@ def _checked(session: Session, place: Place, choice: Choice) -> tuple[Visibility
     raise _wrong("which", f"needs one of {', '.join(WHICH)}", choice.which)
 
 
-def _scoring(choice: Choice) -> dict[str, Any]:
+def _scoring(choice: RejudgingForm) -> dict[str, Any]:
     given = {"attacks": choice.attacks, "delta": choice.delta}
     return {name: value for name, value in given.items() if value}
 
 
-def _within(choice: Choice) -> Chosen:
+def _within(choice: RejudgingForm) -> Chosen:
     if not choice.received_from and not choice.received_before:
         raise _wrong("received_from", "needs a beginning, an end or both", "")
     return Chosen(
@@ -267,7 +269,7 @@ def _lines(session: Session, outcomes: Sequence[Outcome]) -> list[Line]:
     names = teams.names(session, sorted({outcome.team_id for outcome in outcomes}))
     lines = [Line(outcome, names.get(outcome.team_id, "")) for outcome in outcomes]
     lines.sort(key=lambda line: (line.outcome.old_state == line.outcome.new_state, -abs(line.difference or 0.0)))
-    return lines[:MOST_LINES]
+    return lines[:MAX_LINES]
 
 
 def _by_new_rank(change: TeamChange) -> tuple[float, float]:

@@ -41,7 +41,7 @@ def test_rows_that_end_early_change_no_other(tmp_path, monkeypatch, architecture
     expected = [alone(model, prompt) for prompt in PROMPTS]
     lengths = sorted(map(len, expected))
     assert lengths[len(lengths) // 2] < NEW_TOKENS, "half of the rows must end early, or nothing is tried"
-    monkeypatch.setattr(generated_text, "MOST_ROWS", 12)
+    monkeypatch.setattr(generated_text, "MAX_ROWS", 12)
     monkeypatch.setattr(generated_text, "FEW", 3)
     rows_read = []
     own = generated_text._call_generate

@@ -111,7 +111,7 @@ def test_each_method_is_submitted_once(server, olga, body) -> None:
 
 
 def test_only_a_few_submissions_wait_at_a_time(server, olga, body, monkeypatch) -> None:
-    monkeypatch.setattr(submitting, "MOST_WAITING", 2)
+    monkeypatch.setattr(submitting, "MAX_WAITING", 2)
     put(server, olga, body())
     prepared(server)
     assert [sweep(server), sweep(server)] == [2, 0]

@@ -2,7 +2,7 @@
 
 from sqlalchemy import select
 
-from server.competitions.questions import MOST_OPEN
+from server.competitions.questions import MAX_OPEN
 from server.db import now
 from server.models.account import Account, Role
 from server.models.notification import QueuedEmail
@@ -68,7 +68,7 @@ def test_an_answer_to_all_hides_who_asked(server: Instance, mail: None) -> None:
 def test_questions_without_an_answer_are_limited(server: Instance) -> None:
     server.competition()
     ada = server.participant("ada")
-    ask = [server.client.post(f"{C}/questions", headers=ada, json={"text": "?"}).status_code for _ in range(MOST_OPEN)]
+    ask = [server.client.post(f"{C}/questions", headers=ada, json={"text": "?"}).status_code for _ in range(MAX_OPEN)]
     assert set(ask) == {201}
     assert server.client.post(f"{C}/questions", headers=ada, json={"text": "?"}).status_code == 409
     assert server.client.post(f"{C}/questions", headers=ada, json={"text": " "}).status_code == 422

@@ -85,7 +85,7 @@ def still(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let figures end at one moment, and streams after one part."""
     at = now()
     monkeypatch.setattr(leaderboard_pages, "now", lambda: at)
-    for name in ("LOOK_EVERY_S", "LONGEST_S"):
+    for name in ("LOOK_EVERY_S", "MAX_STREAM_S"):
         monkeypatch.setattr(sse, name, 0.01)  # a stream sends the part as it is, and ends
 
 

@@ -13,7 +13,7 @@ import redis
 from lethe.errors import HostFault
 from server.embedded.redis import client_url, redis_server_program, start_redis
 from server.errors import Conflict
-from server.socket_paths import LONGEST_SOCKET_PATH, socket_path
+from server.socket_paths import MAX_SOCKET_PATH, socket_path
 from tests.support.processes import descendants
 
 # Starts a Redis, says so, and waits to be killed. In a thread: a server that the main thread starts would end with it.
@@ -117,7 +117,7 @@ def test_stale_socket_is_replaced(tmp_path: Path) -> None:
 def test_too_long_folder_gets_a_short_private_socket(tmp_path: Path) -> None:
     folder = tmp_path / ("long" * 30)
     with start_redis(folder) as server:
-        assert len(os.fsencode(server.socket)) <= LONGEST_SOCKET_PATH
+        assert len(os.fsencode(server.socket)) <= MAX_SOCKET_PATH
         assert server.socket.parent.stat().st_mode & 0o077 == 0
         with redis.Redis.from_url(server.client_url) as client:
             assert client.ping()

@@ -12,7 +12,7 @@ from server.models.competition import Competition
 from server.models.evaluation import Evaluation, PublicScore, Shard, ShardAttempt
 from server.models.submission import Fault, Submission
 from server.models.worker import Worker
-from server.queue import EVALUATE_SHARD, MOST_WAKE_UPS, SCORE_EVALUATION
+from server.queue import EVALUATE_SHARD, MAX_WAKE_UPS, SCORE_EVALUATION
 from server.scoring import scores
 from server.scoring.scores import ScoreRecord
 from tests.server.evaluations.conftest import SHARD_RUNS, N, Submit, add_submission
@@ -145,15 +145,15 @@ def test_score_is_requested_again_as_soon_as_the_sweeper_says(
 
 
 def test_many_missing_scores_are_asked_for_a_few_at_a_time(database: Database, submit: Submit, sent: list[str]) -> None:
-    for number in range(MOST_WAKE_UPS + 2):
+    for number in range(MAX_WAKE_UPS + 2):
         all_runs_done(database, submit(f"team-{number}"))
     sent.clear()
     with database.write() as session:
         assert (
             lease_reaper.sweep(session, clock(session) + timedelta(seconds=11), max_attempts=3).scores_asked
-            == MOST_WAKE_UPS
+            == MAX_WAKE_UPS
         )
-    assert sent == [SCORE_EVALUATION] * MOST_WAKE_UPS
+    assert sent == [SCORE_EVALUATION] * MAX_WAKE_UPS
 
 
 def test_unscorable_for_a_day_ends_in_a_refunded_failure(database: Database, submit: Submit, sent: list[str]) -> None:

@@ -121,9 +121,9 @@ def test_invitations_at_once_keep_to_their_number(both: Instance) -> None:
     def invite_all(session: Session, competition: Competition) -> None:
         actor = accounts.find(session, "ada")
         team = joining.service.own_team(session, competition, actor)
-        for _ in range(joining.MOST_OPEN):
+        for _ in range(joining.MAX_OPEN):
             joining.invite(session, team, actor=actor)
 
     answer = answer_behind(both, invite_all, lambda: call(both, ada, "POST", "/team/invitations"))
     assert answer.status_code == 409
-    assert len(both.client.get(f"{BASE}/team/invitations", headers=ada).json()) == joining.MOST_OPEN
+    assert len(both.client.get(f"{BASE}/team/invitations", headers=ada).json()) == joining.MAX_OPEN

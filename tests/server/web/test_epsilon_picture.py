@@ -11,7 +11,7 @@ from lethe.metrics.scoring.attacks import crossfit
 from lethe.metrics.scoring.epsilon import per_example_epsilon
 from lethe.metrics.scoring.forgetting_quality import bucket_points
 from server.web.charts import epsilon_picture
-from server.web.charts.epsilon_picture import MOST_DRAWN, as_json, points, separation, separations
+from server.web.charts.epsilon_picture import MAX_DRAWN, as_json, points, separation, separations
 
 DELTA = 1e-5
 
@@ -53,7 +53,7 @@ def test_further_apart_is_worse() -> None:
 
 
 def test_a_huge_competition_is_drawn_as_quickly_as_a_usual_one() -> None:
-    assert separations(65_536, DELTA) == separations(MOST_DRAWN, DELTA)
+    assert separations(65_536, DELTA) == separations(MAX_DRAWN, DELTA)
 
 
 def test_the_script_gets_what_each_step_shows() -> None:

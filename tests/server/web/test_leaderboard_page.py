@@ -283,7 +283,7 @@ def test_charts_and_team_pages_show_the_ladder_only(server: Instance, visitor: V
 def test_many_teams_are_drawn_as_a_histogram(
     server: Instance, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leaderboard_view, "MOST_MARKS", 2)
+    monkeypatch.setattr(leaderboard_view, "MAX_MARKS", 2)
     fill(server, server.competition(), 3)
     page = visitor.get(BOARD).text
     assert 'class="strip-bars"' in page

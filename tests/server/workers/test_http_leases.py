@@ -299,7 +299,7 @@ def test_worker_that_no_longer_fits_gets_nothing_and_the_reason(hosted: Hosted) 
 
 
 def test_one_token_cannot_fill_the_table_of_workers(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.workers.http_leases.MOST_WORKERS", 2)
+    monkeypatch.setattr("server.workers.http_leases.MAX_WORKERS", 2)
     first = hosted.worker("host-0001")
     names = ("host-0002", "host-0003", "host-0001")
     answers = [RemoteWorker(hosted.server, first.token, name).register().status_code for name in names]

@@ -87,7 +87,7 @@ def test_python_that_was_not_tested_is_told(bare: Settings, monkeypatch: pytest.
 
 
 def test_disk_with_too_little_space_is_told(bare: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_doctor, "LEAST_FREE_MIB", 2**60)
+    monkeypatch.setattr(server_doctor, "MIN_FREE_MIB", 2**60)
     finding = found(bare, "disk")
     assert finding.state == "warning"
     assert str(bare.home.parent) in finding.found

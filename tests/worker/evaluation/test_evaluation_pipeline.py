@@ -12,7 +12,7 @@ import torch
 from lethe.evaluation.inference import SplitEvaluator, load_original
 from lethe.evaluation.manifest import Manifest
 from lethe.evaluation.model_outputs import read_outputs
-from lethe.evaluation.original_models import find_place, read_original, read_whole_numbers
+from lethe.evaluation.original_models import find_place, read_integer_buffers, read_original
 from lethe.evaluation.shard_outputs import RunOutputs
 from lethe.preparation.prepare import prepare_split
 from tests.lethe.conftest import competition
@@ -48,7 +48,7 @@ def test_outputs_are_the_evaluators_in_the_order_of_runs(split: Path, overlapped
 def test_whole_numbers_stay_as_they_were_read(tmp_path: Path) -> None:
     path = tmp_path / "original.safetensors"
     path.write_bytes(safetensors.torch.save({"order": torch.arange(100)}))
-    read = read_whole_numbers(path)
+    read = read_integer_buffers(path)
     path.write_bytes(safetensors.torch.save({"order": torch.zeros(100, dtype=torch.int64)}))
     assert torch.equal(read["order"], torch.arange(100))
 
@@ -62,7 +62,7 @@ def test_run_takes_integer_buffers_of_its_own_original(tmp_path: Path, overlappe
     with run_evaluations(SplitEvaluator.load(split), outputs, overlapped=overlapped) as evaluations:
         for run in range(4):
             path.write_bytes(read_original(split, *find_place(Manifest.read(split), run)))
-            evaluations.add(run, path.read_bytes(), whole_numbers=read_whole_numbers(path))
+            evaluations.add(run, path.read_bytes(), integer_buffers=read_integer_buffers(path))
     confidences = np.stack([output.confidences for output in outputs])
     assert np.array_equal(confidences, read_outputs(split, "originals").confidences)
 
@@ -89,15 +89,15 @@ class CrowdedEvaluator(SplitEvaluator):
 
     attempts = 1  # that fail, for each model
 
-    def evaluate(self, weights: bytes, *, whole_numbers: Mapping[str, torch.Tensor] | None = None) -> RunOutputs:
+    def evaluate(self, weights: bytes, *, integer_buffers: Mapping[str, torch.Tensor] | None = None) -> RunOutputs:
         self.seen = [*getattr(self, "seen", []), weights]
         if self.seen.count(weights) <= self.attempts:
             taken = torch.empty(1)
             self.taken = [*getattr(self, "taken", []), (weights, weakref.ref(taken))]
             raise torch.OutOfMemoryError("CUDA out of memory")
-        assert whole_numbers is not None, "forgotten since the first attempt"
+        assert integer_buffers is not None, "forgotten since the first attempt"
         assert not [tensor for model, tensor in self.taken if model == weights and tensor() is not None]
-        return super().evaluate(weights, whole_numbers=whole_numbers)
+        return super().evaluate(weights, integer_buffers=integer_buffers)
 
 
 @pytest.mark.slow
@@ -107,7 +107,7 @@ def test_run_without_free_memory_spoils_no_evaluation(split: Path) -> None:
     outputs: list[RunOutputs] = []
     with run_evaluations(CrowdedEvaluator.load(split), outputs, overlapped=True) as evaluations:
         for run, one in enumerate(weights):
-            evaluations.add(run, one, whole_numbers={})
+            evaluations.add(run, one, integer_buffers={})
     assert [output.confidences.tobytes() for output in outputs] == expected
 
 

@@ -60,7 +60,7 @@ def test_first_runs_are_read_in_order_from_all_shards(split_dir: Path, tmp_path:
 
 def test_run_with_an_original_of_its_own_has_its_integers(split_dir: Path) -> None:
     weights = KeptWeights(1, split_dir)
-    weights.add(0, safetensors.torch.save(model(1.0, count=99)), whole_numbers={"layer.count": torch.tensor(5)})
+    weights.add(0, safetensors.torch.save(model(1.0, count=99)), integer_buffers={"layer.count": torch.tensor(5)})
     assert weights.states[0]["layer.count"].item() == 5
 
 

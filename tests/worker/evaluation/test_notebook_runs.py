@@ -41,7 +41,7 @@ class FullDevice(SplitEvaluator):
 
     message = "CUDA error: out of memory"
 
-    def evaluate(self, weights: bytes, *, whole_numbers: Mapping[str, torch.Tensor] | None = None) -> RunOutputs:
+    def evaluate(self, weights: bytes, *, integer_buffers: Mapping[str, torch.Tensor] | None = None) -> RunOutputs:
         raise RuntimeError(self.message)
 
 

@@ -14,7 +14,7 @@ import pytest
 from server.models.evaluation import ShardKind
 from server.worker_facts import WorkerFacts
 from worker.remote.client import NotHeld, ServerUnreachable, TokenRefused, WorkerApi, WorkerRefused
-from worker.remote.leases import MOST_LOG_BYTES, HttpLeases, logs_as_data
+from worker.remote.leases import MAX_LOG_BYTES, HttpLeases, logs_as_data
 
 FACTS = WorkerFacts("w", "cpu", 1024, {"torch": "2.13.0"})
 SHARD: Any = SimpleNamespace(shard_id=7, attempt=2)
@@ -114,7 +114,7 @@ def test_storages_own_address_is_followed_without_the_token(serve: Callable[...,
 
 def test_logs_are_cut_to_what_a_request_may_hold() -> None:
     logs = logs_as_data([(0, "early" * 100_000), (1, "\x01" * 200_000)])
-    assert len(json.dumps(logs)) < MOST_LOG_BYTES + 1000
+    assert len(json.dumps(logs)) < MAX_LOG_BYTES + 1000
     assert logs[-1]["run"] == 1  # the last one tells why it failed
     assert logs[-1]["text"]
     assert logs_as_data([(3, "short")]) == [{"run": 3, "text": "short"}]

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from scripts.test_as_a_stranger.situations import interpreter
+from scripts.test_fresh_checkout.situations import interpreter
 
 ROOT = Path(__file__).parents[2]
 # Retraining that is this short leaves a run no time but that of its start.

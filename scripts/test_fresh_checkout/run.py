@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from scripts.test_as_a_stranger.checkout import ROOT, copy_checkout, make_demo_small, make_environment
-from scripts.test_as_a_stranger.machine import all_cores_busy, memory_taken
-from scripts.test_as_a_stranger.namespaces import STRANGER_ID, files_left, inside
-from scripts.test_as_a_stranger.situations import BEFORE, Situation, allowed
+from scripts.test_fresh_checkout.checkout import ROOT, copy_checkout, make_demo_small, make_environment
+from scripts.test_fresh_checkout.machine import all_cores_busy, memory_taken
+from scripts.test_fresh_checkout.namespaces import STRANGER_ID, files_left, inside
+from scripts.test_fresh_checkout.situations import BEFORE, Situation, allowed
 
 LOGS = ROOT / "build" / "stranger"
 

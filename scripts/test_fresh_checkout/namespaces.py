@@ -6,7 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from scripts.test_as_a_stranger.situations import LOOPBACK_UP, OWN_NETWORK
+from scripts.test_fresh_checkout.situations import LOOPBACK_UP, OWN_NETWORK
 
 STRANGER, STRANGER_ID = "lethe-stranger", 60_791
 

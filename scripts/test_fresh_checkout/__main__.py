@@ -1,9 +1,9 @@
 """Run the tests as strangers do: in odd places, as other users, with fewer files, without a network, on a busy machine.
 
-    python -m scripts.test_as_a_stranger                    three combined situations with the chosen tests
-    python -m scripts.test_as_a_stranger --whole            with every test: an hour on two cores
-    python -m scripts.test_as_a_stranger --only together    one situation; --list names them
-    nohup python -m scripts.test_as_a_stranger --whole --json build/stranger.json >build/stranger.log &
+    python -m scripts.test_fresh_checkout                    three combined situations with the chosen tests
+    python -m scripts.test_fresh_checkout --whole            with every test: an hour on two cores
+    python -m scripts.test_fresh_checkout --only together    one situation; --list names them
+    nohup python -m scripts.test_fresh_checkout --whole --json build/stranger.json >build/stranger.log &
 
 Each situation is a copy of the checkout with an environment of links to this one's packages, or one installed by `make
 install` where it needs another Python. Its output is in build/stranger/NAME.log. Ends with a table that also says what
@@ -19,9 +19,9 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from scripts.test_as_a_stranger.namespaces import STRANGER_ID
-from scripts.test_as_a_stranger.run import Outcome, outcome_of
-from scripts.test_as_a_stranger.situations import CHOSEN, COMBINED, SINGLE, allowed
+from scripts.test_fresh_checkout.namespaces import STRANGER_ID
+from scripts.test_fresh_checkout.run import Outcome, outcome_of
+from scripts.test_fresh_checkout.situations import CHOSEN, COMBINED, SINGLE, allowed
 
 
 def main() -> int:
