@@ -36,6 +36,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from server.bounded_connections import bound
 
 log = structlog.get_logger()
+DAY = timedelta(days=1)
 T = TypeVar("T")
 
 POOL = {"pool_size": 10, "max_overflow": 10}
@@ -74,6 +75,11 @@ class UtcDateTime(TypeDecorator[datetime]):
 class Base(DeclarativeBase):
     metadata = MetaData(naming_convention=NAMING)
     type_annotation_map = {datetime: UtcDateTime, dict[str, Any]: JSON, list[Any]: JSON, str: String}  # noqa: RUF012 (SQLAlchemy's own convention)
+
+
+def start_of_day(at: datetime) -> datetime:
+    """Return midnight UTC of that day: when quotas and budgets begin."""
+    return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def now() -> datetime:

@@ -1,11 +1,13 @@
 """What is done to every request: one id in its log lines, its answer and its problem document; headers that would
-cost much to read, or break what reads them, are left out."""
+cost much to read, or break what reads them, are left out. The address that limits count a client by."""
 
+import ipaddress
 import re
 import secrets
 import time
 
 import structlog
+from fastapi import Request
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -80,3 +82,15 @@ def _plain(name: bytes, value: bytes) -> bytes:
     if name == b"content-type":
         return CHARSET.sub(b"", value)
     return value
+
+
+def get_client_address(request: Request) -> str:
+    """Return what stands for one client: its address, or the /64 that a client with IPv6 has to itself."""
+    address = request.client.host if request.client else "unknown"
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv6Address):
+        return str(parsed.ipv4_mapped or ipaddress.ip_network((parsed, 64), strict=False))
+    return address

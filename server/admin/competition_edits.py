@@ -20,14 +20,13 @@ from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
 from server.competitions.phases import shown_period
 from server.competitions.stored_file import own_values, stored_file
-from server.db import now
+from server.db import now, start_of_day
 from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
 from server.models.rejudging import Announcement
 from server.notifications import dispatch
 from server.teams import repository as teams
-from server.utc_days import start_of_day
 
 CHANGEABLE = (CompetitionState.DRAFT, CompetitionState.READY, CompetitionState.OPEN, CompetitionState.CLOSED)
 announcements = repository.announcements

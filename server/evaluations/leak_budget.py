@@ -12,12 +12,11 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from server.db import now
+from server.db import DAY, now, start_of_day
 from server.evaluations import leak_budget_repository as repository
 from server.models.evaluation import Evaluation
 from server.models.leak_budget import Disclosure
 from server.models.submission import Submission
-from server.utc_days import DAY, start_of_day
 
 CLASSES = 32  # there are fewer classes of errors than this
 SHOWN = ("message", "run", "exception_type", "file", "line")

@@ -7,10 +7,10 @@ from sqlalchemy.orm import Session
 
 from server.competitions.phases import Period
 from server.datetime_format import in_words
+from server.db import DAY, start_of_day
 from server.errors import QuotaExceeded
 from server.models.competition import Team
 from server.teams import repository as teams
-from server.utc_days import DAY, start_of_day
 
 
 @dataclass(frozen=True)

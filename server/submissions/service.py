@@ -15,7 +15,7 @@ from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
 from server.competitions.phases import Period
 from server.datetime_format import duration, in_words
-from server.db import clock_difference, now
+from server.db import DAY, clock_difference, now, start_of_day
 from server.disclosure import gate
 from server.errors import Conflict
 from server.evaluations import parts
@@ -31,7 +31,6 @@ from server.submissions.upload_check import FILENAME_LENGTH, MESSAGE_LENGTH, Che
 from server.submissions.views import SubmissionView, view
 from server.teams import repository as team_repository
 from server.teams import service as teams
-from server.utc_days import DAY, start_of_day
 
 
 def check_may_submit(session: Session, competition: Competition, account: Account, *, at: datetime) -> Quota:

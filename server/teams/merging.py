@@ -10,7 +10,7 @@ from server.audit import log as audit
 from server.competitions import participation, phases
 from server.competitions.phases import Period
 from server.competitions.stored_file import stored_file
-from server.db import now
+from server.db import DAY, now, start_of_day
 from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, Team
@@ -18,7 +18,6 @@ from server.models.invitation import MergeRequest
 from server.teams import repository
 from server.teams.joining import check_leader, check_may_grow
 from server.teams.service import key_pair, own_team
-from server.utc_days import DAY, start_of_day
 
 requests = repository.merge_requests
 

@@ -9,10 +9,10 @@ from sqlalchemy.orm import Session
 from lethe.errors import AppError
 from server.accounts import rate_limit, second_factor, sessions
 from server.accounts import service as accounts
-from server.client_address import get_client_address
 from server.config import Settings
 from server.deps import DatabaseDep, SessionDep, SettingsDep
 from server.errors import NotAllowed, RateLimited
+from server.middleware import get_client_address
 from server.models.account import Account
 from server.notifications import email_queue
 from server.web.cookies import SESSION_COOKIE, Flash, set_cookie

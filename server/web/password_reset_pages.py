@@ -8,9 +8,9 @@ from lethe.errors import AppError, InvalidInput, NotFound
 from server.accounts import password_reset, rate_limit
 from server.accounts import service as accounts
 from server.admission import AdmissionDep
-from server.client_address import get_client_address
 from server.deps import DatabaseDep, SessionDep, UnadmittedDatabase
 from server.errors import status_of
+from server.middleware import get_client_address
 from server.notifications import email_queue
 from server.web.cookies import Flash
 from server.web.deps import AdministratorDep

@@ -15,7 +15,7 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from server.admission import Admission
-from server.client_address import get_client_address
+from server.middleware import get_client_address
 from server.shares import Shares
 
 LOOK_EVERY_S = 1.0

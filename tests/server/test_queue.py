@@ -108,7 +108,7 @@ def test_only_requests_spare_a_redis_that_failed(
     with_own_redis: Instance, private_redis: RedisProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker's message is sent as soon as Redis is back."""
-    monkeypatch.setattr(queue, "SPARED", 1e6)  # times the moment that a refusal takes
+    monkeypatch.setattr(queue, "BACKOFF_FACTOR", 1e6)  # times the moment that a refusal takes
     for requests_wait in (False, True):
         queue.client().requests_wait = requests_wait
         with redis.Redis.from_url(private_redis.client_url) as client:

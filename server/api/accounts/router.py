@@ -17,9 +17,9 @@ from server.api.accounts.schemas import (
     TokenOut,
 )
 from server.api.auth_dependencies import CurrentAccount
-from server.client_address import get_client_address
 from server.deps import DatabaseDep, SessionDep, SettingsDep
 from server.errors import Conflict, NotAllowed
+from server.middleware import get_client_address
 from server.problem_details import problems
 
 router = APIRouter(tags=["accounts"])

@@ -8,9 +8,9 @@ import pytest
 from starlette.requests import Request
 
 from server.accounts import passwords, rate_limit
-from server.client_address import get_client_address
 from server.config import get_settings
 from server.main import create_app
+from server.middleware import get_client_address
 from tests.support.instance import PASSWORD, Instance
 
 
