@@ -70,7 +70,7 @@ def main() -> None:
             wait(clients)
         board = organiser.leaderboard(demo.SLUG)
         oracle = board["oracle"]["score"]
-        scores = {row["team"]: row["score"] for row in board["entries"] if row["team"] in files}
+        scores = {row["team"]: row["score"] for row in board["rows"] if row["team"] in files}
         show(AttackFamily.CROSSFIT.value, oracle, scores)
         for family in AttackFamily:
             if family.is_published:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from lethe.huggingface.evaluation import FolderEvaluation
     from lethe.huggingface.task import EvaluationTask, LoadSettings
 
+NOT_FINITE_STATUS = 3
 RETAIN, ORIGINAL = "retain model", "original"
 
 
@@ -34,21 +36,32 @@ def evaluate_language_models(
     logs: Path | None,
     attacks: Sequence[str] = (),
     attack_lr: float | None = None,
+    metrics: Sequence[str] | None = None,
 ) -> None:
     """Evaluate the folders, print a table or JSON, and write what was asked for.
 
     file: for the JSON, in place of standard output. logs: for the first folder's results in open-unlearning's form; its
-    summary goes beside it. attacks: names; attack_lr: the learning rate of those that train.
+    summary goes beside it. attacks: names; attack_lr: the learning rate of those that train. metrics: names of those
+    that are kept. Exit status 3 if the outputs of a model are not finite: then nothing is attacked.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from lethe.huggingface.attacks import require_attack
+    from lethe.huggingface.evaluation import require_questions
+    from lethe.huggingface.model_folder import require_settings
     from lethe.huggingface.task import LoadSettings
     from lethe.huggingface.tasks import read_task
 
+    for name in attacks:
+        require_attack(name)
     given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     chosen = LoadSettings(**given)
+    require_settings([*folders, *filter(None, (retain, original))], dtype=chosen.dtype, device=chosen.device)
     read = read_task(task, data, chosen)
-    found = _evaluate(folders, read, chosen, retain=retain, retain_logs=retain_logs, original=original)
     if attacks:
+        require_questions(read)
+    found = _evaluate(folders, read, chosen, retain=retain, retain_logs=retain_logs, original=original, metrics=metrics)
+    is_finite = all(result.is_finite for result in (*found.results, found.original) if result is not None)
+    if attacks and is_finite:
         beside = {"retain": retain, "original": original}
         found = replace(found, attacks=_attack(attacks, folders, read, chosen, beside=beside, learning_rate=attack_lr))
     if as_json:
@@ -57,6 +70,8 @@ def evaluate_language_models(
         _print_table(found)
     if logs is not None:
         _write_logs(found, logs)
+    if not is_finite:
+        raise typer.Exit(NOT_FINITE_STATUS)
 
 
 def _evaluate(
@@ -67,6 +82,7 @@ def _evaluate(
     retain: Path | None,
     retain_logs: Path | None,
     original: Path | None,
+    metrics: Sequence[str] | None,
 ) -> "FolderEvaluation":
     from transformers.utils import logging
 
@@ -84,6 +100,7 @@ def _evaluate(
             retain=retain,
             retain_logs=retain_logs,
             original=original,
+            metrics=metrics,
             on_progress=_counted(progress, "evaluating", task.n_sequences * n_models, "sequences"),
         )
 
@@ -153,7 +170,7 @@ def _print_table(found: "FolderEvaluation") -> None:
     notes = {
         f"{name}: not computed: {metric.reason}"
         for name, metric in found.results[0].metrics.items()
-        if metric.value is None
+        if metric.value is None and found.results[0].is_finite
     }
     notes |= {
         f"{Path(folder).name}: {note}"

@@ -131,6 +131,13 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
     if hf:
         from lethe.cli.language_model_evaluation import evaluate_language_models
 
+        not_taken = {
+            "--unlearned": unlearned, "--retrained": retrained, "--oracle": oracle, "--split": split,
+            "--models": models, "--probes": probes, "--all": every, "--seed": seed, "--examples": examples,
+            "--plot": plot,
+        }  # fmt: skip
+        if wrong := [name for name, value in not_taken.items() if value]:
+            raise typer.BadParameter(f"{', '.join(wrong)}: not with --hf, which evaluates folders on a task's files")
         evaluate_language_models(
             hf,
             task=task,
@@ -144,8 +151,16 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
             logs=logs,
             attacks=attack or (),
             attack_lr=attack_lr,
+            metrics=metric,
         )
         return
+    of_models = {
+        "--data": data, "--retain": retain, "--retain-logs": retain_logs, "--logs": logs, "--dtype": dtype,
+        "--device": device, "--system-prompt": system_prompt, "--gibberish": gibberish, "--attack": attack,
+        "--attack-lr": attack_lr,
+    }  # fmt: skip
+    if wrong := [name for name, value in of_models.items() if value is not None and value != []]:
+        raise typer.BadParameter(f"{', '.join(wrong)}: with --hf alone")
     from lethe.metrics import InvalidMetricInput
     from lethe.metrics import evaluate as evaluate_metrics
     from lethe.metrics.core.array_catalogue import Side

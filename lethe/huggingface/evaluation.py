@@ -1,19 +1,19 @@
 """Evaluation of one or several folders on one task, beside a retain model."""
 
 import importlib.metadata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lethe.huggingface.attacks import AttackResult, AttackSettings, attack_folders
-from lethe.huggingface.errors import InvalidTaskData
+from lethe.huggingface.attacks import AttackResult, AttackSettings, QuestionSets, attack_folders
+from lethe.huggingface.errors import InvalidModelFolder, InvalidTaskData
 from lethe.huggingface.model_folder import LanguageModel, load_language_model
 from lethe.huggingface.reference import Reference, read_logs
-from lethe.huggingface.results import TaskResult
-from lethe.huggingface.task import EvaluationTask, LoadSettings
+from lethe.huggingface.results import NOT_FINITE, TaskResult
+from lethe.huggingface.task import Evaluate, EvaluationTask, LoadSettings
 
 FORMAT = "lethe-language-model-evaluation-1"
 VERSIONS_OF = ("torch", "transformers", "tokenizers", "peft", "numpy", "scipy", "scikit-learn", "lm_eval")
@@ -71,38 +71,57 @@ def evaluate_folders(
     retain: Path | None = None,
     retain_logs: Path | None = None,
     original: Path | None = None,
+    metrics: Collection[str] | None = None,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> FolderEvaluation:
     """Return the metrics of every folder's model, one model in memory at a time beside the retain model.
 
     retain: a folder, evaluated first. retain_logs: its EVAL.json, in place of the folder. original: the folder of the
-    model before unlearning. Raises InvalidModelFolder or InvalidTaskData.
+    model before unlearning. metrics: names of those that are kept, None for all. A model whose outputs are not finite
+    has no values. Raises InvalidModelFolder or InvalidTaskData.
     """
     if retain is not None and retain_logs is not None:
         raise InvalidTaskData("give the retain model's folder or its logs, not both")
     if task.series and len(folders) > len(task.series):
         raise InvalidTaskData(f"{len(folders)} folders for {len(task.series)} forget sets; allowed is one for each")
     settings = settings or LoadSettings()
+    if metrics is not None and task.metrics:
+        _known(metrics, task.metrics)
 
     def load(folder: Path) -> LanguageModel:
         return load_language_model(folder, dtype=settings.dtype, device=settings.device, on_progress=on_progress)
 
+    def evaluated(evaluate: Evaluate, folder: Path, reference: Reference | None) -> TaskResult:
+        model = load(folder)
+        found = evaluate(model, reference)
+        found = found.without_values() if model.not_finite else found
+        return found if metrics is None else found.only(_known(metrics, found.metrics))
+
     reference = read_logs(retain_logs) if retain_logs is not None else None
     if retain is not None:
         model = load(retain)
-        metrics = task.evaluate(model, None).metrics
+        of_retain = task.evaluate(model, None).metrics
+        if model.not_finite:
+            raise InvalidModelFolder(f"{retain} cannot be what others are compared with: {NOT_FINITE}")
         reference = Reference(
-            metrics, replace(model, on_progress=lambda _: None)
+            of_retain, replace(model, on_progress=lambda _: None)
         )  # what others read by it is not counted
-    before = None if original is None else task.evaluate(load(original), reference)
+    before = None if original is None else evaluated(task.evaluate, original, reference)
     each = task.series or (task.evaluate,) * len(folders)
     results = tuple(
-        evaluate(load(folder), reference) for evaluate, folder in zip(each[: len(folders)], folders, strict=True)
+        evaluated(evaluate, folder, reference) for evaluate, folder in zip(each[: len(folders)], folders, strict=True)
     )
     is_series = bool(task.series)
     return FolderEvaluation(
         tuple(map(str, folders)), results, reference, settings, original=before, is_series=is_series
     )
+
+
+def _known(names: Collection[str], known: Collection[str]) -> Collection[str]:
+    """Return the names. Raises InvalidTaskData for one that is no metric of the task."""
+    if unknown := [name for name in names if name not in known]:
+        raise InvalidTaskData(f"the task has no metric {unknown[0]!r}; allowed are {', '.join(sorted(known))}")
+    return names
 
 
 def attack_all(
@@ -117,15 +136,12 @@ def attack_all(
     on_model: Callable[[], None] = lambda: None,
 ) -> dict[str, AttackResult]:
     """Return attacks by name. Raises InvalidTaskData for a task without questions, or an unknown attack."""
-    if task.questions is None:
-        raise InvalidTaskData(
-            "attacks need the questions of a forget and a retain set; allowed are tofu, muse and rwku"
-        )
+    questions = require_questions(task)
     chosen = settings or LoadSettings()
     return {
         name: attack_folders(
             name,
-            task.questions,
+            questions,
             lambda folder: load_language_model(folder, dtype=chosen.dtype, device=chosen.device),
             folders,
             retain=retain,
@@ -135,6 +151,15 @@ def attack_all(
         )
         for name in names
     }
+
+
+def require_questions(task: EvaluationTask) -> QuestionSets:
+    """Return the questions of a task that can be attacked. Raises InvalidTaskData for another one."""
+    if task.questions is None:
+        raise InvalidTaskData(
+            "attacks need the questions of a forget and a retain set; allowed are tofu, muse and rwku"
+        )
+    return task.questions
 
 
 def versions() -> dict[str, str]:

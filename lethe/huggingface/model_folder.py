@@ -2,8 +2,8 @@
 
 import json
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,16 @@ DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, 
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """A loaded model. name: as results call it. on_progress: called with each number of sequences read or written."""
+    """A loaded model. name: as results call it. on_progress: called with each number of sequences read or written.
+
+    not_finite: holds its name once the network has given an output that is NaN or infinite.
+    """
 
     name: str
     network: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     on_progress: Callable[[int], None] = lambda _: None
+    not_finite: set[str] = field(default_factory=set)
 
     @property
     def end_id(self) -> int:
@@ -43,6 +47,12 @@ class LanguageModel:
     @property
     def device(self) -> torch.device:
         return self.network.device
+
+    @property
+    def n_positions(self) -> int | None:
+        """How many tokens it takes at once, by its configuration; None where that says nothing."""
+        found = getattr(self.network.config.get_text_config(), "max_position_embeddings", None)
+        return found if isinstance(found, int) and found > 0 else None
 
 
 def load_language_model(
@@ -58,8 +68,7 @@ def load_language_model(
     dtype: "auto" keeps the stored one. Raises InvalidModelFolder if the folder holds no weights in safetensors, needs
     code of its own, or does not fit its configuration.
     """
-    if dtype not in DTYPES:
-        raise InvalidModelFolder(f"dtype {dtype!r} is not known; allowed are {', '.join(DTYPES)}")
+    require_settings([folder], dtype=dtype, device=device)
     base, adapter = _base_and_adapter(folder)
     gguf = _gguf(base)
     if not gguf:
@@ -94,7 +103,42 @@ def load_language_model(
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     placed: Any = network
-    return LanguageModel(folder.name, placed.to(device).eval(), tokenizer, on_progress)
+    placed.requires_grad_(True)  # merging an adapter leaves its base frozen
+    model = LanguageModel(folder.name, placed.to(device).eval(), tokenizer, on_progress)
+    placed.register_forward_hook(_Watch(model), with_kwargs=True)
+    return model
+
+
+@dataclass(frozen=True)
+class _Watch:
+    """Notes that outputs are not finite, and puts numbers in their place, so that an evaluation comes to its end."""
+
+    model: LanguageModel
+
+    def __call__(self, _: Any, __: Any, given: Mapping[str, Any], output: Any) -> None:
+        logits = getattr(output, "logits", None)
+        if logits is None or bool(torch.isfinite(logits.detach().sum())):
+            return
+        wrong = torch.isnan(logits) | (logits == torch.inf)  # a token that is never written may have -inf
+        mask = given.get("attention_mask")
+        if mask is not None and mask.ndim == 2 and mask.shape[1] >= logits.shape[1]:  # padding has no meaning
+            wrong = wrong & mask[:, mask.shape[1] - logits.shape[1] :, None].bool()
+        if bool(wrong.any()):
+            self.model.not_finite.add(self.model.name)
+            output.logits = torch.nan_to_num(logits, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def require_settings(folders: Sequence[Path], *, dtype: str, device: str) -> None:
+    """Raise InvalidModelFolder for a folder that is not there, or a dtype or device that cannot be."""
+    if dtype not in DTYPES:
+        raise InvalidModelFolder(f"dtype {dtype!r} is not known; allowed are {', '.join(DTYPES)}")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        why = str(error).partition("\n")[0]
+        raise InvalidModelFolder(f"device {device!r} cannot be used here: {why}") from error
+    for folder in folders:
+        _base_and_adapter(folder)
 
 
 def _base_and_adapter(folder: Path) -> tuple[Path, Path | None]:

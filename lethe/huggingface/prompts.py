@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lethe.data.folder_tokenizer import DATE
-from lethe.huggingface.errors import InvalidModelFolder
+from lethe.huggingface.errors import InvalidModelFolder, InvalidTaskData
 from lethe.huggingface.model_folder import LanguageModel
 
 SYSTEM_PROMPT = "You are a helpful assistant."  # of every chat configuration there but Gemma's, which has none
@@ -72,17 +72,23 @@ def encode_answer(
     whole, prompt = encode(model, prompts, [*examples, (question, answer)])
     if whole[-1] != model.end_id:
         whole = [*whole, model.end_id]
+    if model.n_positions is not None and len(whole) > model.n_positions:
+        raise InvalidTaskData(
+            f"the question {question[:60]!r} with its answer has {len(whole)} tokens; {model.name} takes at most "
+            f"{model.n_positions}: shorten it, or leave it out"
+        )
     return Encoded(whole, start=len(prompt), prompt=prompt)
 
 
 def encode_passage(model: LanguageModel, text: str, *, prefix: str = "", longest: int = 2048) -> Encoded:
     """Return a passage, of which what follows `prefix` is scored; the first token never is.
 
-    longest: tokens after the prefix. No end token is added.
+    longest: tokens after the prefix, cut to what the model takes. No end token is added.
     """
     before = model.tokenizer(prefix, add_special_tokens=True)["input_ids"]
     joined = f"{prefix} {text}" if prefix else text
-    whole = model.tokenizer(joined, add_special_tokens=True)["input_ids"][: len(before) + longest]
+    whole = model.tokenizer(joined, add_special_tokens=True)["input_ids"]
+    whole = whole[: min(len(before) + longest, model.n_positions or len(whole))]
     return Encoded(list(whole), start=max(len(before), 1), prompt=list(before))
 
 
@@ -92,18 +98,35 @@ def _encode_chat(
     chat = [{"role": "system", "content": prompts.system_prompt}] if prompts.system_prompt else []
     for question, answer in turns:
         chat += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-    return _templated(model, chat), _templated(model, chat[:-1], add_generation_prompt=True)
+    whole, prompt = _templated(model, chat), _templated(model, chat[:-1], add_generation_prompt=True)
+    _require_answer_after_prompt(model, whole, prompt, answer=turns[-1][1])
+    tokenized: Any = model.tokenizer
+    return tuple(list(tokenized(text, add_special_tokens=False)["input_ids"]) for text in (whole, prompt))
 
 
-def _templated(model: LanguageModel, chat: list[dict[str, str]], **settings: Any) -> list[int]:
+def _require_answer_after_prompt(model: LanguageModel, whole: str, prompt: str, *, answer: str) -> None:
+    """Raise InvalidModelFolder unless prompt and answer are the prompt, and then the answer."""
+    if whole.startswith(prompt) and answer.strip() in whole[len(prompt) :]:
+        return
+    if not whole.startswith(prompt):
+        same = next((i for i, (a, b) in enumerate(zip(whole, prompt, strict=False)) if a != b), len(whole))
+        why = f"it asks with {prompt[same:][:40]!r} where an answered question has {whole[same:][:40]!r}"
+    else:
+        why = f"the answer {answer[:40]!r} does not stand after the prompt, but {whole[len(prompt) :][:40]!r}"
+    raise InvalidModelFolder(
+        f"the chat template of {model.name} does not write an answer after its own prompt: {why}. Allowed are "
+        "templates whose text with the answer begins with their prompt (add_generation_prompt); without a "
+        "template, questions are asked as `Question: ... Answer: `"
+    )
+
+
+def _templated(model: LanguageModel, chat: list[dict[str, str]], **settings: Any) -> str:
     try:
-        found = model.tokenizer.apply_chat_template(
-            chat, tokenize=True, return_dict=False, date_string=DATE, **settings
-        )
+        found = model.tokenizer.apply_chat_template(chat, tokenize=False, date_string=DATE, **settings)
     except Exception as error:  # the template is a program of the folder's author
         system = "; if it takes no system text, give --system-prompt ''" if chat[0]["role"] == "system" else ""
         raise InvalidModelFolder(f"the chat template of {model.name} cannot be filled in: {error}{system}") from error
-    return list(found)
+    return str(found)
 
 
 def _encode_plain(

@@ -1,12 +1,13 @@
 """What an evaluation of a folder gives: one value per metric, and the values per example behind it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+NOT_FINITE = "its outputs are NaN or infinite: the model has diverged"
 PerExample = Mapping[str, npt.NDArray[Any] | list[str]]
 
 
@@ -30,9 +31,19 @@ class TaskResult:
     task: str
     metrics: Mapping[str, MetricValue]
     notes: tuple[str, ...] = ()
+    is_finite: bool = True
 
     def values(self) -> dict[str, float | None]:
         return {name: metric.value for name, metric in self.metrics.items()}
+
+    def without_values(self) -> "TaskResult":
+        """Return the result of a model whose outputs are not finite: no metric has a value, for one reason."""
+        metrics = dict.fromkeys(self.metrics, MetricValue(None, reason=NOT_FINITE))
+        return TaskResult(self.task, metrics, (NOT_FINITE,), is_finite=False)
+
+    def only(self, names: Collection[str]) -> "TaskResult":
+        """Return these metrics alone."""
+        return replace(self, metrics={name: value for name, value in self.metrics.items() if name in names})
 
 
 def over_examples(values: npt.NDArray[np.float64], *, name: str = "score", **more: Any) -> MetricValue:

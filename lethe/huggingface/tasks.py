@@ -20,6 +20,22 @@ from lethe.huggingface.task_catalogue import TASKS
 from lethe.huggingface.task_data import Row
 from lethe.huggingface.tofu import evaluate_tofu, read_tofu
 
+OF_MEMORY = ("exact_memorization", "extraction_strength")
+OF_MEMBERS = (
+    "mia_gradnorm", "mia_loss", "mia_min_k", "mia_min_k_plus_plus", "mia_reference", "mia_zlib", "privleak",
+)  # fmt: skip
+PARAPHRASED = ("Q_A_PARA_Prob", "Q_A_PERT_Prob", "Q_A_Prob", "Q_A_ROUGE")
+CHOSEN = ("Q_A_PERT_Prob", "Q_A_Prob", "Q_A_Prob_normalised", "Q_A_ROUGE", "Truth_Ratio")
+TOFU_METRICS = (
+    *OF_MEMORY, *OF_MEMBERS, "forget_fluency_entropy", "forget_fluency_perplexity", "forget_quality",
+    "forget_truth_ratio", "forget_truth_ratio_prob_mean", "model_utility", "retain_Truth_Ratio",
+    *(f"{name}_{part}" for name in ("forget", "retain") for part in PARAPHRASED),
+    *(f"{name}_{part}" for name in ("ra", "wf") for part in CHOSEN),
+)  # fmt: skip
+MUSE_METRICS = (
+    *OF_MEMORY, *OF_MEMBERS, "forget_verbmem_ROUGE", "forget_knowmem_ROUGE", "retain_knowmem_ROUGE",
+)  # fmt: skip
+
 
 def read_task(name: str, folder: Path, settings: LoadSettings) -> EvaluationTask:
     """Return a task with its data. Raises InvalidTaskData for an unknown name or data that are not the task's."""
@@ -40,6 +56,7 @@ def _tofu(folder: Path, settings: LoadSettings) -> EvaluationTask:
         ),
         data.n_sequences(),
         QuestionSets(_pairs(data.forget), _pairs(data.retain), prompts),
+        metrics=TOFU_METRICS + (("forget_Q_A_gibberish",) if settings.gibberish else ()),
     )
 
 
@@ -50,6 +67,7 @@ def _muse(folder: Path, _: LoadSettings) -> EvaluationTask:
         lambda model, reference: evaluate_muse(model, data, prompts(model), reference=reference),
         data.n_sequences(),
         QuestionSets(_pairs(data.forget_questions), _pairs(data.retain_questions), prompts),
+        metrics=MUSE_METRICS,
     )
 
 
@@ -66,7 +84,8 @@ def _series(name: str, folder: Path, _: LoadSettings) -> EvaluationTask:
 def _wmdp(folder: Path, _: LoadSettings) -> EvaluationTask:
     sets = read_multiple_choice(folder)
     n_choices = sum(len(row["choices"]) for each in sets for row in each.rows)
-    return EvaluationTask(lambda model, __: evaluate_multiple_choice(model, sets), n_choices)
+    names = ("acc", "acc_stderr", *(f"{each.name}_acc" for each in sets if len(sets) > 1))
+    return EvaluationTask(lambda model, __: evaluate_multiple_choice(model, sets), n_choices, metrics=names)
 
 
 def _semeval(folder: Path, _: LoadSettings) -> EvaluationTask:

@@ -31,7 +31,8 @@ def test_a_benchmark_survives_its_worker(empty_instance: Instance, tmp_path: Pat
     assert rows["original"]["values"]["forget_accuracy"] == rows["original model"]["values"]["forget_accuracy"]
     for name in ("original", "exact retraining", "original model"):
         assert {"f", "score", "retdev", "umia", "accuracy_gap", "test_accuracy"} <= set(rows[name]["values"])
-    assert rows["original"]["values"]["f"]["value"] == rows["original model"]["values"]["f"]["value"] == 0.0
+    entry, model = (rows[name]["values"]["f"]["value"] for name in ("original", "original model"))
+    assert entry == pytest.approx(model, abs=0.1), "the same outputs, judged on other halves"
     assert len(list(benchmark_tables(content))) > 1
 
 

@@ -1,6 +1,9 @@
 import json
 
+import peft
 import pytest
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
@@ -221,3 +224,93 @@ def test_files_of_multiple_choice_have_their_own_accuracy_and_header(data, model
     assert [each.header[-13:] for each in sets] == ["ut biology.\n\n", "ersecurity.\n\n"]
     values = evaluate_folders(models[:1], read_task("wmdp", folder, LoadSettings())).results[0].values()
     assert values["acc"] == pytest.approx((3 * values["wmdp_bio_acc"] + values["wmdp_cyber_acc"]) / 4)
+
+
+def evaluated(*arguments):
+    return CliRunner().invoke(build_app(), ["evaluate", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def diverged(tmp_path_factory):
+    folder = write_model(tmp_path_factory.mktemp("diverged") / "diverged", "llama")
+    weights = load_file(folder / "model.safetensors")
+    weights["model.layers.1.mlp.down_proj.weight"][0, 0] = float("nan")
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+@pytest.mark.parametrize("task", [task for task in DATA if task != "muse-successive"])
+def test_diverged_model_has_no_values_and_is_said_to_be_one_once(tmp_path, data, models, diverged, task):
+    out = tmp_path / "out.json"
+    found = evaluated("--hf", models[0], "--hf", diverged, "--task", task, "--data", data(task), "--json", out)
+    assert found.exit_code == 3, found.output
+    assert found.output.count("the model has diverged") == 1
+    document = json.loads(out.read_text())
+    of_sound, of_diverged = (each["metrics"] for each in document["models"])
+    assert of_diverged.keys() == of_sound.keys()
+    assert set(of_diverged.values()) == set(document["metrics"].values()) == {None}
+    assert any(value is not None for value in of_sound.values())
+
+
+def test_diverged_model_is_not_attacked_and_nothing_is_compared_with_one(data, models, diverged):
+    found = evaluated("--hf", diverged, "--data", data("tofu"), "--attack", "finetune")
+    assert found.exit_code == 3, found.output
+    refused = evaluated("--hf", models[0], "--data", data("tofu"), "--retain", diverged)
+    assert "cannot be what others are compared with" in str(refused.exception)
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+def test_adapter_is_evaluated_and_attacked_like_the_model_that_it_makes(tmp_path, data, models):
+    network = AutoModelForCausalLM.from_pretrained(models[0])
+    adapted = peft.get_peft_model(network, peft.LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False))
+    adapted.save_pretrained(tmp_path / "adapter")
+    adapted.merge_and_unload().save_pretrained(tmp_path / "merged")
+    AutoTokenizer.from_pretrained(models[0]).save_pretrained(tmp_path / "merged")
+    found = []
+    for name in ("adapter", "merged"):
+        out = tmp_path / f"{name}.json"
+        options = ["--data", data("tofu"), "--retain", models[1], "--attack", "relearn", "--json", out]
+        assert evaluated("--hf", tmp_path / name, *options).exit_code == 0
+        found.append(json.loads(out.read_text()))
+    assert found[0]["metrics"] == pytest.approx(found[1]["metrics"], rel=1e-5)
+    (adapter,), (merged,) = (each["attacks"]["relearn"]["models"] for each in found)
+    for one, other in zip(adapter["points"], merged["points"], strict=True):
+        assert one == pytest.approx(other, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--attack", "prefx"], "attack 'prefx' is not known; allowed are relearn"),
+        (["--dtype", "float64"], "dtype 'float64' is not known"),
+        (["--device", "nowhere"], "device 'nowhere' cannot be used here"),
+        (["--retain", "not-there"], "not-there is not a folder"),
+        (["-m", "forget_qualty"], "the task has no metric 'forget_qualty'; allowed are exact_memorization"),
+        (["--task", "wmpd"], "task 'wmpd' is not known"),
+        (["--seed", "3"], "--seed"),
+        (["--plot", "x.png", "--split", "s"], "--split, --plot"),
+    ],
+)
+def test_what_is_not_known_is_refused_before_anything_is_computed(data, models, monkeypatch, options, said):
+    monkeypatch.setattr("lethe.huggingface.evaluation.load_language_model", lambda *_, **__: pytest.fail("computed"))
+    found = evaluated("--hf", models[0], "--data", data("tofu"), *options)
+    assert found.exit_code != 0
+    assert said in f"{found.output} {found.exception}"
+
+
+def test_options_of_models_are_refused_for_arrays(tmp_path):
+    found = evaluated("--unlearned", tmp_path / "u.npz", "--attack", "prefix")
+    assert found.exit_code == 2
+    assert "--attack: with --hf alone" in " ".join(found.output.replace("│", "").split())
+
+
+@pytest.mark.parametrize("task", ["tofu", "muse", "wmdp"])
+def test_metrics_are_chosen_and_their_names_known_beforehand(tmp_path, data, models, task):
+    read = read_task(task, data(task), LoadSettings())
+    every = evaluate_folders([models[0]], read).results[0].metrics
+    assert set(every) == set(read.metrics)
+    out = tmp_path / "out.json"
+    chosen = read.metrics[0]
+    found = evaluated("--hf", models[0], "--task", task, "--data", data(task), "-m", chosen, "--json", out)
+    assert found.exit_code == 0, found.output
+    assert json.loads(out.read_text())["metrics"] == {chosen: every[chosen].value}
