@@ -19,6 +19,7 @@ from server.storage import Storage, get_storage
 from server.worker_facts import WorkerFacts
 from worker.host import prometheus
 from worker.host.backoff import Cooling
+from worker.host.device_pace import DevicePace
 from worker.host.sandbox_requirements import required_controls
 from worker.host.stage_folder import own_folder
 from worker.host.worker_info import worker_facts
@@ -46,6 +47,7 @@ class RunningContext:
     artefacts: Artefacts
     cache: SplitCache
     cooling: Cooling = field(default_factory=Cooling)
+    pace: DevicePace = field(init=False)
     _sandboxes: OrderedDict[tuple[Path, RunPolicy], Sandbox] = field(default_factory=OrderedDict)
     _evaluators: OrderedDict[tuple[Path, str], Evaluator] = field(default_factory=OrderedDict)
 
@@ -53,6 +55,7 @@ class RunningContext:
         """Whatever this process was started with: no network's source runs in it, and none takes all memory."""
         os.environ.pop(TRUST_SOURCE, None)
         limit_parameters(self.settings.most_parameters)
+        self.pace = DevicePace(self.settings.worker_device)
 
     @property
     def name(self) -> str:

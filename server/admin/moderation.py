@@ -17,10 +17,12 @@ from server.finals import decisions
 from server.finals import service as finals
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Team
-from server.models.submission import ENDED, Submission
+from server.models.submission import ENDED, Stage, Submission
 from server.queue import GROUP_TIES, send_after_commit
 from server.submissions import repository as submission_repository
 from server.teams import repository as team_repository
+
+RUN_AGAIN = (*ENDED, Stage.SCORING)  # one that cannot be scored must not wait for ever
 
 
 def cancel(session: Session, submission: Submission, *, actor: Account, reason: str) -> None:
@@ -46,8 +48,8 @@ def run_again(session: Session, submission: Submission, *, visibility: Visibilit
     if visibility is Visibility.PRIVATE:
         decisions.rescore(session, competition, submission, actor=actor, reason=reason)
         return
-    if submission.stage not in ENDED:
-        raise Conflict(f"The submission is {submission.stage}; it can be run again once it has ended")
+    if submission.stage not in RUN_AGAIN:
+        raise Conflict(f"The submission is {submission.stage}; it can be run again once its runs have ended")
     if lifecycle.is_revealed(competition):
         raise Conflict(f"{competition.slug} is {competition.state}; re-judge it instead")
     rerun.instead(session, submission, competitions.get_split(session, competition, Visibility.PUBLIC))

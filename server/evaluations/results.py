@@ -24,6 +24,8 @@ def show_result(session: Session, evaluation: Evaluation) -> None:
     if evaluation.state == EvaluationState.FAILED:
         submission.stage = Stage.FAILED.value
         submission.refunded = evaluation.fault != Fault.PARTICIPANT
+    elif evaluation.state == EvaluationState.SCORING:
+        submission.stage, submission.finished_at, submission.refunded = Stage.SCORING.value, None, False
     else:
         submission.stage = Stage.SCORED.value if evaluation.state == EvaluationState.SCORED else Stage.CANCELLED.value
         submission.refunded = evaluation.state == EvaluationState.CANCELLED

@@ -1,8 +1,9 @@
 """What language models answer to the forget questions: the original, a retrained and an unlearned one."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -14,10 +15,10 @@ from lethe.errors import NotFound
 from lethe.evaluation.answer_texts import FORGET_ANSWERS, texts_from_array
 from server.models.competition import Split
 from server.models.evaluation import Shard
-from server.storage import Storage, split_key
+from server.storage import DamagedFile, Storage, split_key
+from server.submission_analysis.split_files import RETRAINED, read_split_file
 
 QUESTIONS = "hidden/questions.json"
-RETRAINED = "hidden/retrained/outputs.safetensors"
 ORIGINAL = "hidden/original/outputs.safetensors"  # of the one model that all runs start from
 ORIGINALS = "hidden/originals/outputs.safetensors"  # of each run's own
 
@@ -48,12 +49,15 @@ class GeneratedAnswers:
 def read_generated_answers(
     storage: Storage, split: Split, slug: str, shards: Sequence[Shard], *, run: int
 ) -> GeneratedAnswers | None:
-    """Return the answers of one run, None where they are not all stored. Raises NotFound if there is no such run."""
+    """Return the answers of one run, None where they are not all stored, or damaged.
+
+    Raises NotFound if there is no such run.
+    """
     folder = split_key(slug, split.visibility, split.version)
-    if not shards or not storage.exists(f"{folder}/{QUESTIONS}"):
-        return None
-    retrained = _find_answers(storage, f"{folder}/{RETRAINED}")
-    if retrained is None:
+    read = partial(_read, storage, folder, split.manifest_sha256 or "")
+    questions = read(QUESTIONS) if shards else None
+    retrained = _answers(read(RETRAINED))
+    if questions is None or retrained is None:
         return None
     n_runs = min(sum(shard.n_runs for shard in shards), len(retrained))
     if run >= n_runs:
@@ -61,8 +65,8 @@ def read_generated_answers(
     unlearned = _of_run(storage, shards, run)
     if unlearned is None:
         return None
-    asked = json.loads(storage.read(f"{folder}/{QUESTIONS}"))["sets"]["forget"]
-    columns = _of_original(storage, folder, run, n=len(asked)), texts_from_array(retrained[run]), unlearned
+    asked = json.loads(questions)["sets"]["forget"]
+    columns = _of_original(read, run, n=len(asked)), texts_from_array(retrained[run]), unlearned
     found = [
         AnsweredQuestion(row["question"], row["answer"], original, other, own)
         for row, original, other, own in zip(asked, *columns, strict=True)
@@ -76,23 +80,27 @@ def _of_run(storage: Storage, shards: Sequence[Shard], run: int) -> list[str] | 
         return None
     try:
         data = storage.read_verified(shard.result_key or "", shard.result_sha256 or "")
-    except NotFound:
+    except (NotFound, DamagedFile):
         return None
     answers = load(data).get(FORGET_ANSWERS)
     return None if answers is None else texts_from_array(answers[run - shard.first_run])
 
 
-def _of_original(storage: Storage, folder: str, run: int, *, n: int) -> list[str] | list[None]:
-    one = _find_answers(storage, f"{folder}/{ORIGINAL}")
+def _of_original(read: Callable[[str], bytes | None], run: int, *, n: int) -> list[str] | list[None]:
+    one = _answers(read(ORIGINAL))
     if one is not None:
         return texts_from_array(one[0])
-    each = _find_answers(storage, f"{folder}/{ORIGINALS}")
+    each = _answers(read(ORIGINALS))
     return [None] * n if each is None else texts_from_array(each[run])
 
 
-def _find_answers(storage: Storage, key: str) -> npt.NDArray[np.uint8] | None:
+def _answers(data: bytes | None) -> npt.NDArray[np.uint8] | None:
     """Return the answers of stored models as bytes, [models, questions, bytes], or None where there are none."""
+    return None if data is None else load(data).get(FORGET_ANSWERS)
+
+
+def _read(storage: Storage, folder: str, manifest_sha256: str, name: str) -> bytes | None:
     try:
-        return load(storage.read(key)).get(FORGET_ANSWERS)
-    except NotFound:
+        return read_split_file(storage, folder, name, manifest_sha256=manifest_sha256)
+    except (NotFound, DamagedFile):
         return None

@@ -15,7 +15,8 @@ from safetensors.numpy import load
 from lethe.errors import NotFound
 from server.models.competition import Split
 from server.models.evaluation import Shard
-from server.storage import Storage, split_key
+from server.storage import DamagedFile, Storage, split_key
+from server.submission_analysis.split_files import RETRAINED, read_split_file
 
 Array = npt.NDArray[np.float64]
 EXAMPLES = ("hardest", "median", "easiest")
@@ -115,14 +116,14 @@ def epsilon_rows(found: Array, name: str = "forget examples") -> Rows:
 def compare_outputs(
     storage: Storage, split: Split, slug: str, shards: Sequence[Shard], *, epsilon: Array | None
 ) -> OutputComparison | None:
-    """Return the outputs of both sets of models, or None where they are not all stored."""
+    """Return the outputs of both sets of models, or None where they are not all stored, or damaged."""
     if not shards:
         return None
     keys = tuple((shard.result_key or "", shard.result_sha256 or "") for shard in shards)
-    retrained_key = f"{split_key(slug, split.visibility, split.version)}/hidden/retrained/outputs.safetensors"
+    folder = split_key(slug, split.visibility, split.version)
     try:
-        unlearned, retrained = _read(storage, keys, retrained_key, split.manifest_sha256 or "")
-    except NotFound:
+        unlearned, retrained = _read(storage, keys, folder, split.manifest_sha256 or "")
+    except (NotFound, DamagedFile):
         return None
     if epsilon is not None and len(epsilon) == unlearned.confidences.shape[1]:
         return OutputComparison(unlearned, retrained, "epsilon", epsilon, _chosen(epsilon))
@@ -132,12 +133,12 @@ def compare_outputs(
 
 @lru_cache(maxsize=3)  # some 40 MB each, with 512 models and 5,000 examples
 def _read(
-    storage: Storage, keys: tuple[tuple[str, str], ...], retrained_key: str, _manifest: str
+    storage: Storage, keys: tuple[tuple[str, str], ...], folder: str, manifest_sha256: str
 ) -> tuple[Outputs, Outputs]:
     pieces = [load(storage.read_verified(key, sha256)) for key, sha256 in keys]
     common = set.intersection(*(set(piece) for piece in pieces)) & set(Outputs.__dataclass_fields__)
     unlearned = Outputs(**{name: np.concatenate([piece[name] for piece in pieces]) for name in common})
-    arrays = load(storage.read(retrained_key))
+    arrays = load(read_split_file(storage, folder, RETRAINED, manifest_sha256=manifest_sha256))
     names = ("confidences", "retain_accuracy", "test_accuracy", "class_accuracy")
     return unlearned, Outputs(**{name: arrays[name] for name in names if name in arrays})
 

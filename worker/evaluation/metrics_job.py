@@ -27,6 +27,7 @@ from worker.evaluation.probed_runs import probed_runs
 from worker.evaluation.scoring_job import ScoringWork, scoring_work
 from worker.evaluation.stored_results import read_results
 from worker.host.heartbeat import Heart
+from worker.split_storage.damaged_splits import made_again_where_damaged
 from worker.split_storage.local_splits import local_split
 
 log = structlog.get_logger()
@@ -60,7 +61,10 @@ def compute_metrics(context: WorkerContext, evaluation_id: str) -> int:
         return len(asked)
     if states != {ShardState.DONE.value}:
         return 0  # damaged outputs are being made again; the last of them asks for the metrics
-    with Heart(keep, every_s=context.settings.lease_s / BEATS_OF_A_LEASE):
+    with (
+        made_again_where_damaged(context, evaluation_id),
+        Heart(keep, every_s=context.settings.lease_s / BEATS_OF_A_LEASE),
+    ):
         hopeless = {each.row_id: _given_up(each) for each in asked if each.attempts >= context.settings.max_attempts}
         _record(context, hopeless)
         _compute(context, work, [each for each in asked if each.row_id not in hopeless])

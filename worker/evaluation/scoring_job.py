@@ -38,6 +38,7 @@ from server.storage import split_key
 from worker.context import WorkerContext
 from worker.evaluation.stored_results import read_results
 from worker.evaluation.tie_groups import replicates_as_data
+from worker.split_storage.damaged_splits import made_again_where_damaged
 from worker.split_storage.local_splits import local_split
 
 log = structlog.get_logger()
@@ -63,6 +64,12 @@ def score_evaluation(context: WorkerContext, evaluation_id: str) -> bool:
     work = _work(context, evaluation_id)
     if work is None:
         return False
+    with made_again_where_damaged(context, evaluation_id):
+        return _score(context, work)
+
+
+def _score(context: WorkerContext, work: ScoringWork) -> bool:
+    evaluation_id = work.evaluation_id
     unlearned = join(read_results(context, evaluation_id, work.shards))
     split_dir = local_split(context, work)
     retrained = compared_with(split_dir, "retrained")

@@ -6,7 +6,7 @@ No transaction is open while a model runs.
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from sandbox.policy import RunPolicy
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.models.evaluation import ShardKind
 from server.models.submission import Fault
-from worker.context import RunningContext
+from worker.context import RunningContext, WorkerContext
 from worker.evaluation.entry_point import entry_point
 from worker.evaluation.evaluation_pipeline import RunEvaluations, RunNotFinite, run_evaluations
 from worker.evaluation.kept_weights import KeptWeights
@@ -43,7 +43,9 @@ from worker.evaluation.run_results import Done, RunFailed, Stopped, raise_fault,
 from worker.evaluation.sample_run_answers import answers_of_run
 from worker.evaluation.staging import staged
 from worker.host import graceful_shutdown, prometheus
+from worker.host.device_pace import SHARED
 from worker.host.heartbeat import Heart
+from worker.split_storage.damaged_splits import made_again_where_damaged
 
 log = structlog.get_logger()
 TRIES_WITHIN_TIME = 3  # as often as preparation measures a retraining; of these the least counts there
@@ -59,7 +61,8 @@ def run_shard(context: RunningContext, shard: ClaimedShard) -> str:
 
     started = time.monotonic()
     try:
-        with Heart(beat, every_s=min(settings.heartbeat_s, settings.lease_s / 3)) as heart:
+        every_s = min(settings.heartbeat_s, settings.lease_s / 3)
+        with _noticing_damage(context, shard), Heart(beat, every_s=every_s) as heart:
             _run_all(context, shard, done, heart)
         end = _close(context, shard, done)
     except Stopped:
@@ -79,6 +82,13 @@ def run_shard(context: RunningContext, shard: ClaimedShard) -> str:
         took_s=round(time.monotonic() - started, 3),
     )
     return end
+
+
+def _noticing_damage(context: RunningContext, shard: ClaimedShard) -> AbstractContextManager[None]:
+    """A remote worker has another's copy of the split: its server is told by the reason of what is given back."""
+    if isinstance(context, WorkerContext):
+        return made_again_where_damaged(context, shard.evaluation_id)
+    return nullcontext()
 
 
 def _run_all(context: RunningContext, shard: ClaimedShard, done: Done, heart: Heart) -> None:
@@ -212,22 +222,33 @@ def _compare(
 def _run_one(
     context: RunningContext, sandbox: Sandbox, request: RunRequest, *, heart: Heart, key: tuple[Path, RunPolicy]
 ) -> RunResult:
-    """Run once; a single run that used up its processor time, up to twice more: other work on the machine adds to it.
+    """Run once; a single run that used up its time, up to twice more: other work on the machine adds to it.
 
-    The same seed gives the same model, and what needs more than the limit by itself ends so each time.
+    The same seed gives the same model, and what needs more than the limit by itself ends so each time. On a GPU the
+    time is by the clock, and also this process evaluates there. Raises HostFault where the device is others' then.
     """
     tries = TRIES_WITHIN_TIME if request.notebook is None else 1
+    limit = ErrorClass.TIMEOUT if context.settings.worker_device == "cuda" else ErrorClass.TIME_LIMIT
     try:
+        if limit is ErrorClass.TIMEOUT:
+            context.pace.look()
         for _ in range(tries):
             result = sandbox.run(request, should_stop=lambda: heart.stopped or graceful_shutdown.is_over())
-            if result.verdict.error_class != ErrorClass.TIME_LIMIT:
+            if result.verdict.error_class != limit:
                 break
+        if result.verdict.error_class == limit is ErrorClass.TIMEOUT:
+            _require_own_device(context, request.run)
     except Exception:
         context.drop_sandbox(*key)
         raise
     if result.verdict.fault is Blame.HOST:
         context.drop_sandbox(*key)
     return result
+
+
+def _require_own_device(context: RunningContext, run: int) -> None:
+    if (slower := context.pace.look()) > SHARED:
+        raise HostFault(f"run {run} was too long while others used the device: {slower:.1f} times as slow")
 
 
 def _take(

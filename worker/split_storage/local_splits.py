@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from lethe.errors import HostFault
+from lethe.data.errors import DamagedSplit
 from server.storage import Storage
 from worker.split_storage.split_cache import SplitCache, StoredSplit
 
@@ -29,7 +29,7 @@ class HasStorage(Protocol):
 def local_split(context: HasStorage, work: NamesSplit) -> Path:
     """Return the split's folder after checking that it is the one the database means.
 
-    Raises HostFault if its manifest is another: a split that was prepared again, or damaged.
+    Raises DamagedSplit if its manifest is gone or another: a split that was prepared again, or damaged.
     """
     if not context.storage.is_local:
         return context.cache.get(StoredSplit(context.storage, work.split_key), work.manifest_sha256)
@@ -37,9 +37,9 @@ def local_split(context: HasStorage, work: NamesSplit) -> Path:
     try:
         found = hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
     except OSError as error:
-        raise HostFault(f"split {work.split_key} cannot be read: {error}") from error
+        raise DamagedSplit(f"split {work.split_key} cannot be read: {error}") from error
     if found != work.manifest_sha256:
-        raise HostFault(f"split {work.split_key} has manifest {found}, the database expects {work.manifest_sha256}")
+        raise DamagedSplit(f"split {work.split_key} has manifest {found}, the database expects {work.manifest_sha256}")
     return folder
 
 

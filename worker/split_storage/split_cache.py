@@ -20,6 +20,7 @@ from typing import IO, Any, Protocol
 
 import structlog
 
+from lethe.data.errors import DamagedSplit
 from lethe.errors import HostFault
 from server.storage import Storage
 from worker.host.stage_folder import is_abandoned
@@ -236,7 +237,7 @@ def _check(path: Path, record: dict[str, Any], *, label: str) -> None:
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != record["sha256"]:
-        raise HostFault(f"a damaged {label} was fetched: SHA-256 {found}, the manifest says {record['sha256']}")
+        raise DamagedSplit(f"a damaged {label} was fetched: SHA-256 {found}, the manifest says {record['sha256']}")
 
 
 def _is_entry(path: Path) -> bool:

@@ -63,6 +63,8 @@ SENTENCES = {
     "submission.received": "sent {it}",
     "submission.results_damaged": "makes {runs} runs of {it} again: their stored outputs were damaged or lost",
     "submission.restored": "restored {it}",
+    "competition.work_waits": "wrote to the organisers that nobody can do work of {it}: {found}",
+    "split.damaged": "had every file of the {split} split of {it} checked, because one is damaged: {found}",
     "submission.run_again": "ran {it} again on the public split",
     "submission.run_again_failed": "could not run {it} again ({error_class}); the score before it counts",
     "submission.publication_allowed": "lets the code of {it} be published",

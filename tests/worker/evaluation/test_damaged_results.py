@@ -5,22 +5,29 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
+from lethe.data.errors import DamagedSplit
+from lethe.evaluation.model_outputs import OUTPUT_PATHS
+from server.competitions import damaged_splits, split_leases
+from server.competitions.stalled_preparations import CHECKING
+from server.db import clock
 from server.evaluations import leases
 from server.evaluations.claimed_shard import ShardFailure
-from server.models.account import Role
+from server.models.account import Account, Role
 from server.models.audit import AuditEvent
-from server.models.competition import Split
+from server.models.competition import Split, SplitState
 from server.models.evaluation import Evaluation, PublicScore, Shard
 from server.models.submission import Fault, Stage, Submission
 from server.storage import split_key
+from server.submission_analysis import model_outputs
 from tests.server.conftest import server
 from tests.server.evaluations.conftest import N
 from tests.support.instance import Instance
 from tests.support.stored_outputs import outputs, stored_split
-from worker.evaluation.scoring_job import score_evaluation
+from worker.evaluation.scoring_job import oracle_score, score_evaluation
 from worker.evaluation.stored_results import ResultsMadeAgain, read_results
+from worker.split_storage.damaged_splits import made_again_where_damaged
 
 __all__ = ["server"]
 
@@ -119,3 +126,59 @@ def damage_after_the_score(server: Instance, evaluation: str) -> None:
         shards = session.scalars(select(Shard).where(Shard.evaluation_id == evaluation)).all()
     with pytest.raises(ResultsMadeAgain, match="of 1 shards"):
         read_results(context, evaluation, shards)
+
+
+def damage_the_split(server: Instance, name: str = OUTPUT_PATHS["retrained"]) -> None:
+    flip_a_byte(Path(server.storage.local_folder(f"{split_key('digits', 'public')}/{name}")))
+
+
+@pytest.mark.parametrize("name", [OUTPUT_PATHS["retrained"], OUTPUT_PATHS["oracle"], "manifest.json"])
+def test_damaged_file_of_a_split_is_made_again(server: Instance, evaluation: str, name: str) -> None:
+    oracle_score.cache_clear()
+    damage_the_split(server, name)
+    with server.database.write() as session:
+        session.execute(update(Split).values(retraining_time_s=1.0))
+    for _ in range(2):  # it is asked for once
+        with pytest.raises(DamagedSplit):
+            score(server, evaluation)
+    with server.database.read() as session:
+        split = session.scalars(select(Split).where(Split.visibility == "public")).one()
+        assert (split.state, split.stage) == (SplitState.PENDING, CHECKING)
+        event = session.scalars(select(AuditEvent).where(AuditEvent.action == "split.damaged")).one()
+        assert event.data["split"] == "public"
+        assert split_leases.forgotten(session, clock(session)) == [split.id]
+
+
+def test_split_that_is_damaged_again_and_again_is_not_checked_for_ever(server: Instance, evaluation: str) -> None:
+    oracle_score.cache_clear()
+    damage_the_split(server)
+    for _ in range(5):
+        with pytest.raises(DamagedSplit):
+            score(server, evaluation)
+        with server.database.write() as session:
+            session.execute(update(Split).values(state=SplitState.READY.value))
+    with server.database.read() as session:
+        asked = session.scalars(select(AuditEvent).where(AuditEvent.action == "split.damaged")).all()
+        assert len(asked) == damaged_splits.CHECKS_PER_HOUR
+
+
+def test_shard_that_meets_a_damaged_split_has_it_checked(server: Instance, evaluation: str) -> None:
+    with server.database.read() as session:
+        split_id = session.get_one(Evaluation, evaluation).split_id
+    context: Any = SimpleNamespace(database=server.database)
+    with pytest.raises(DamagedSplit, match="gone"), made_again_where_damaged(context, evaluation):
+        raise DamagedSplit("gone")
+    with server.database.read() as session:
+        assert session.get_one(Split, split_id).state == SplitState.PENDING
+
+
+def test_analysis_of_damaged_outputs_is_shown_without_them(server: Instance, evaluation: str) -> None:
+    assert score(server, evaluation) is True
+    with server.database.write() as session:
+        olga = session.scalars(select(Account).where(Account.name == "olga")).one()
+        submission = session.scalars(select(Submission.id)).one()
+    page = f"/api/v1/competitions/digits/submissions/{submission}/analysis"
+    for damage in (damage_the_split, lambda server: flip_a_byte(file_of_result(server))):
+        model_outputs._read.cache_clear()
+        damage(server)
+        assert server.client.get(page, headers=server.headers(olga)).status_code == 200
