@@ -18,7 +18,7 @@ from server.db import clock as database_clock
 from server.db import now
 from server.deps import get_database
 from server.evaluations import lease_reaper
-from server.evaluations.unserved import find_unserved
+from server.evaluations.unserved import find_unserved, tell_organisers
 from server.finals import scheduler
 from server.last_times import Upkeep
 from server.metric_results import service as metric_results
@@ -101,6 +101,7 @@ def sweep_lost(*, by_beat: bool = False) -> None:
         workers.note_silent(session)
         for each in find_unserved(session):
             log.error("no worker can do this", competition=each.slug, shards=each.shards, reason=each.reason)
+        tell_organisers(session)
         lost_metrics = [
             *metric_results.lost(session, lease_s=settings.lease_s),
             *metric_results.recompute_outdated(session),

@@ -22,9 +22,12 @@ from server.conditional_update import changes_one_row
 from server.db import clock, database_time
 from server.models.competition import Competition, CompetitionState, Split, SplitState
 from server.models.model_shard import ModelShard, ModelShardState
+from server.models.worker import Worker, WorkerState
 from server.queue import PREPARE_SHARD, PREPARE_SPLIT, RESENT_AFTER, send_after_commit
-from server.worker_facts import WorkerFacts, minor_version
+from server.worker_facts import WorkerFacts, host_of, minor_version
 
+AVOIDED_FOR_S = 60.0  # then the host that failed at a shard may have it again
+SEEN_WITHIN_S = 60.0
 LEAVES = frozenset({ModelShardState.DONE, ModelShardState.FAILED, ModelShardState.CANCELLED})
 
 
@@ -103,7 +106,11 @@ def _lease_first(session: Session, splits: Collection[str], facts: WorkerFacts, 
         return None
     first = (
         select(ModelShard.id)
-        .where(ModelShard.split_id.in_(splits), ModelShard.state == ModelShardState.QUEUED.value)
+        .where(
+            ModelShard.split_id.in_(splits),
+            ModelShard.state == ModelShardState.QUEUED.value,
+            ModelShard.id.not_in(_failed_here(session, facts)),
+        )
         .order_by(ModelShard.id)
         .limit(1)
         .with_for_update(skip_locked=True)
@@ -221,6 +228,22 @@ def _divided(
         theirs = select(Competition.id).where(Competition.created_by.in_(organisers))
         statement = statement.where(Split.competition_id.in_(theirs))
     return session.scalars(statement).all()
+
+
+def _failed_here(session: Session, facts: WorkerFacts) -> list[int]:
+    """Return the shards that the worker's host has just failed at, where a worker of another host is there for them."""
+    host = host_of(facts.name)
+    failed = _in(ModelShardState.QUEUED), ModelShard.failed_attempts > 0
+    lately = ModelShard.queued_at > database_time(-AVOIDED_FOR_S)
+    rows = session.execute(select(ModelShard.id, ModelShard.worker).where(*failed, lately))
+    mine = [row.id for row in rows if host_of(row.worker or "") == host]
+    if not mine or not host:
+        return []
+    kind = minor_version(facts.versions.get("torch"))
+    alive = Worker.seen_at > database_time(-SEEN_WITHIN_S), Worker.state == WorkerState.ACTIVE.value
+    others = session.scalars(select(Worker).where(*alive, Worker.token_id.is_(None), Worker.device == facts.device))
+    takes = any(host_of(each.name) != host and minor_version(each.versions.get("torch")) == kind for each in others)
+    return mine if takes else []
 
 
 def _fits(facts: WorkerFacts, split: Split) -> bool:

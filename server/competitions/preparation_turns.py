@@ -24,6 +24,7 @@ ONE_AT_A_TIME = 24_370_811  # the advisory lock of whoever counts: what it begin
 SEEN_WITHIN_S = 120.0
 WAITS = "waits: "
 TIME_USED = f"{WAITS}today's processor time of its organiser is used up"
+NEWER = f"{WAITS}a newer version of Lethe made it, and prepares it: update the workers"
 NO_PROCESS = WAITS + "{busy} of {most} processes for preparations are taken{because}"
 
 
@@ -77,9 +78,10 @@ def find(session: Session, settings: Settings, *, device: str | None = None) -> 
 def tell(session: Session, turns: PreparationTurns) -> None:
     """Write into the stage of each split that nobody works on why that is so."""
     idle = split_leases.is_unclaimed(clock(session))
-    rows = session.execute(select(Split, Competition.created_by).join(Competition).where(idle)).all()
-    for split, organiser in rows:
-        reason = turns.why_not(organiser)
+    known = Competition.id.in_(split_leases.of_known_schema())
+    rows = session.execute(select(Split, Competition.created_by, known).join(Competition).where(idle)).all()
+    for split, organiser, is_known in rows:
+        reason = turns.why_not(organiser) if is_known else NEWER
         if reason or split.stage.startswith(WAITS):
             split.stage = reason
 

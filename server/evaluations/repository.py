@@ -191,6 +191,19 @@ def asked_for_by_organisers(session: Session, submission_ids: Sequence[str]) -> 
     return set(session.scalars(statement)) if submission_ids else set()
 
 
+def has_run_on(session: Session, submission_id: str, split_id: str) -> bool:
+    """Return whether code of the submission has run well on the split: its smoke run did, or it has a score there."""
+    went_well = (Shard.kind == ShardKind.SMOKE.value) & (Shard.state == ShardState.DONE.value)
+    statement = (
+        select(Evaluation.id)
+        .outerjoin(Shard, Shard.evaluation_id == Evaluation.id)
+        .where(Evaluation.submission_id == submission_id, Evaluation.split_id == split_id)
+        .where(went_well | (Evaluation.state == EvaluationState.SCORED.value))
+        .limit(1)
+    )
+    return session.scalar(statement) is not None
+
+
 def get_score(session: Session, evaluation: Evaluation, visibility: str) -> PublicScore | PrivateScore | None:
     """Return the score of an evaluation on the split of that visibility."""
     if visibility == Visibility.PUBLIC.value:

@@ -68,7 +68,8 @@ def score_again(session: Session, evaluation: Evaluation, *, tag: str, is_curren
 def instead(session: Session, submission: Submission, split: Split) -> Evaluation:
     """Queue an evaluation that counts from now on; the one that counted is kept, and counts no longer.
 
-    It counts again if this one is cancelled, or if the host fails at it. Those of a re-judging go on beside both.
+    It counts again if this one is cancelled, or if the host fails at it. Those of a re-judging go on beside both. On a
+    public split on which none of its smoke runs went well, one goes first: whose code cannot run there shall read why.
     """
     replaced = None
     for known in repository.get_evaluations(session, [submission.id], visibility=split.visibility):
@@ -77,9 +78,15 @@ def instead(session: Session, submission: Submission, split: Split) -> Evaluatio
             repository.cancel_open_shards(session, known.id)
             replaced = known if known.split_id == split.id else replaced
     session.flush()
+    tag, replaced_id = new_id(), replaced.id if replaced else None
     if split.visibility == Visibility.PUBLIC.value:
         _put_back(submission)
-    return _queue(session, submission, split, tag=new_id(), is_current=True, replaced=replaced.id if replaced else None)
+        if not repository.has_run_on(session, submission.id, split.id):
+            n_runs = service.competition_config(session, split).n_models
+            evaluation = _add(session, submission, split, tag=tag, is_current=True, n_runs=n_runs, replaced=replaced_id)
+            service.queue_smoke_run(session, evaluation, submission)
+            return evaluation
+    return _queue(session, submission, split, tag=tag, is_current=True, replaced=replaced_id)
 
 
 def on_new_version(session: Session, submission: Submission, split: Split) -> Evaluation:

@@ -50,12 +50,19 @@ def start(session: Session, submission: Submission, split: Split, *, smoke: bool
     session.add(evaluation)
     session.flush()
     if smoke:
-        goes_first = not is_baseline and not queue_repository.has_open_smoke_run(session, split.id, submission.team_id)
-        turn = Turn.SMOKE if goes_first else TURNS[priority]
-        _queue(session, evaluation, submission, ((ShardKind.SMOKE, 0, 1),), turn=turn)
+        queue_smoke_run(session, evaluation, submission, is_baseline=is_baseline)
     else:
         queue_runs(session, evaluation, submission, shard_runs=config.shard_runs)
     return evaluation
+
+
+def queue_smoke_run(
+    session: Session, evaluation: Evaluation, submission: Submission, *, is_baseline: bool = False
+) -> None:
+    """Queue one run on the public sample; where it goes well, the others are queued."""
+    busy = queue_repository.has_open_smoke_run(session, evaluation.split_id, submission.team_id)
+    turn = TURNS[evaluation.priority] if is_baseline or busy else Turn.SMOKE
+    _queue(session, evaluation, submission, ((ShardKind.SMOKE, 0, 1),), turn=turn)
 
 
 def queue_runs(session: Session, evaluation: Evaluation, submission: Submission, *, shard_runs: int) -> None:

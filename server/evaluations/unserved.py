@@ -9,14 +9,21 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
+from server.audit import log as audit
+from server.audit.log import EventFilter
+from server.datetime_format import in_words
 from server.db import clock
 from server.evaluations.queue_repository import in_state
 from server.models.competition import Competition, Split
 from server.models.evaluation import Shard, ShardState
 from server.models.worker import Worker, WorkerState, WorkerToken
+from server.notifications import dispatch
 from server.worker_facts import host_of
 
 SEEN_WITHIN = timedelta(seconds=60)  # a worker reports every 20 s, unless it holds a lease
+LEAVING = (WorkerState.DRAINING.value, WorkerState.STOPPED.value)  # as workers that are restarted
+MAIL_AFTER, MAIL_AGAIN_AFTER = timedelta(minutes=10), timedelta(days=1)
+TOLD = "competition.work_waits"
 TAKING = (WorkerState.ACTIVE.value, WorkerState.COOLING.value)
 NO_WORKER = "no worker has been heard of in the last minute: start one with `lethe worker`"
 NONE_TAKES = "no worker that was heard of in the last minute takes new work ({states}): see `lethe workers`"
@@ -48,15 +55,25 @@ class _Group:
     since: datetime
 
 
-def find_unserved(session: Session, *, split_id: str | None = None, trusted_only: bool | None = None) -> list[Unserved]:
-    """Return what of the queue, or of one split, no worker can do now. trusted_only: of such shards, or the others."""
+def find_unserved(
+    session: Session,
+    *,
+    split_id: str | None = None,
+    trusted_only: bool | None = None,
+    seen_within: timedelta = SEEN_WITHIN,
+) -> list[Unserved]:
+    """Return what of the queue, or of one split, no worker can do now. trusted_only: of such shards, or the others.
+
+    seen_within: how lately a worker was there that counts; for longer than a minute, one that has left since, too.
+    """
     groups = [group for group in _waiting(session, split_id) if trusted_only in (None, group.trusted_only)]
     if not groups:
         return []
-    workers = _alive(session)
+    workers = _alive(session, seen_within)
     found = []
     for group in groups:
-        why_not = [_why_not(worker, token, group) for worker, token in workers]
+        leaving = seen_within > SEEN_WITHIN
+        why_not = [_why_not(worker, token, group, leaving_counts=leaving) for worker, token in workers]
         if all(why_not):
             reason = _in_words([each for each in why_not if each], workers)
             found.append(
@@ -67,13 +84,33 @@ def find_unserved(session: Session, *, split_id: str | None = None, trusted_only
     return found
 
 
+def tell_organisers(session: Session) -> int:
+    """Write to the organisers of what nobody could do for ten minutes, once a day. Return to those of how many."""
+    at, told = clock(session), set()
+    for each in find_unserved(session, seen_within=MAIL_AFTER):
+        competition = session.get_one(Competition, each.competition_id)
+        competition = session.get_one(Competition, competition.root_id)
+        lately = EventFilter(competition_id=competition.id, action=TOLD, since=at - MAIL_AGAIN_AFTER)
+        if each.since > at - MAIL_AFTER or competition.id in told or audit.events(session, lately, limit=1):
+            continue
+        told.add(competition.id)
+        audit.record(session, None, TOLD, competition, data={"found": each.reason})
+        text = (
+            f"{each.shards} parts of evaluations of {competition.title} wait since {in_words(each.since)}, and nobody "
+            f"can do them: {each.reason}. They run by themselves as soon as somebody can"
+        )
+        path = f"/organise/{competition.slug}"
+        dispatch.write_to_organisers(session, competition, subject="work that nobody can do", text=text, path=path)
+    return len(told)
+
+
 def host_to_avoid(session: Session, split_id: str, *, worker: str, trusted_only: bool) -> str | None:
     """Return the host of a worker that failed at a shard, if a worker of another host could take the shard now."""
     of = select(Split, Competition).join(Competition, Competition.id == Split.competition_id)
     split, competition = session.execute(of.where(Split.id == split_id)).one()
     group = _Group(split, competition, trusted_only, shards=1, since=clock(session))
     host = host_of(worker)
-    others = (each for each in _alive(session) if host_of(each[0].name) != host)
+    others = (each for each in _alive(session, SEEN_WITHIN) if host_of(each[0].name) != host)
     takes = any(other.state == WorkerState.ACTIVE and not _why_not(other, token, group) for other, token in others)
     return host if host and takes else None
 
@@ -92,21 +129,19 @@ def _waiting(session: Session, split_id: str | None) -> list[_Group]:
     return [_Group(*splits[row[0]], row[1], row[2], row[3]) for row in rows if row[0] in splits]
 
 
-def _alive(session: Session) -> Sequence[tuple[Worker, WorkerToken | None]]:
+def _alive(session: Session, seen_within: timedelta) -> Sequence[tuple[Worker, WorkerToken | None]]:
     """Return the workers that reported lately or are at work, each with its token."""
     at_work = select(Shard.worker).where(in_state(ShardState.LEASED))
-    alive = (Worker.seen_at > clock(session) - SEEN_WITHIN) | Worker.name.in_(at_work)
-    workers = (
-        select(Worker, WorkerToken)
-        .outerjoin(WorkerToken, WorkerToken.id == Worker.token_id)
-        .where(alive, Worker.state != WorkerState.STOPPED.value)
-    )
+    alive = (Worker.seen_at > clock(session) - seen_within) | Worker.name.in_(at_work)
+    workers = select(Worker, WorkerToken).outerjoin(WorkerToken, WorkerToken.id == Worker.token_id).where(alive)
+    if seen_within <= SEEN_WITHIN:
+        workers = workers.where(Worker.state != WorkerState.STOPPED.value)
     return [(row[0], row[1]) for row in session.execute(workers)]
 
 
-def _why_not(worker: Worker, token: WorkerToken | None, group: _Group) -> str:
+def _why_not(worker: Worker, token: WorkerToken | None, group: _Group, *, leaving_counts: bool = False) -> str:
     """Return why a worker cannot do these shards; empty if it can."""
-    if worker.state not in TAKING:
+    if worker.state not in TAKING and not (leaving_counts and worker.state in LEAVING):
         return worker.state
     if token is not None:
         if token.revoked_at is not None or token.quarantined_at is not None:

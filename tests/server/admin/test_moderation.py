@@ -11,7 +11,7 @@ from server.db import now
 from server.models.account import Role
 from server.models.audit import AuditEvent
 from server.models.competition import Competition, CompetitionState, Team
-from server.models.evaluation import Evaluation, PublicScore
+from server.models.evaluation import Evaluation, PublicScore, Shard
 from server.models.submission import Fault, Submission
 from tests.support.instance import Instance
 
@@ -98,6 +98,35 @@ def test_rerun_that_organisers_cancel_leaves_the_score_before_it(both: Instance)
         assert act(both, olga, submission, "cancel").json()["stage"] == "scored"
     assert (board(both), used_today(both, ada)) == ([("ada", 0.25)], 1)
     assert shown(both, ada, submission)["refunded"] is False
+
+
+def test_submission_that_never_ran_is_run_again_on_the_sample_first(both: Instance) -> None:
+    olga, ada = opened(both), both.participant("ada")
+    submission = both.submit(ada).json()["id"]
+    both.fail(submission, Fault.HOST)
+    act(both, olga, submission, "run-again")
+    with both.database.read() as session:
+        queued = select(Shard.kind).where(Shard.state == "queued")
+        assert session.scalars(queued).all() == ["smoke"]
+    both.score(submission, 0.5)
+    act(both, olga, submission, "run-again")
+    with both.database.read() as session:
+        assert set(session.scalars(queued)) == {"runs"}
+
+
+def test_submission_that_is_not_scored_can_be_run_again(both: Instance) -> None:
+    olga, ada = opened(both), both.participant("ada")
+    submission = both.submit(ada).json()["id"]
+    both.score(submission, 0.25)
+    with both.database.write() as session:
+        session.execute(update(Submission).values(stage="scoring", finished_at=None))
+        session.execute(update(Evaluation).values(state="scoring"))
+    assert act(both, olga, submission, "run-again").json()["stage"] == "queued"
+    assert act(both, olga, submission, "cancel").json()["stage"] == "scoring", "the one before goes on"
+    assert shown(both, ada, submission)["refunded"] is False
+    act(both, olga, submission, "run-again")
+    both.score(submission, 0.5)
+    assert (board(both), used_today(both, ada)) == ([("ada", 0.5)], 1)
 
 
 def test_rerun_that_the_host_fails_at_leaves_the_score_before_it(both: Instance) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from lethe.competition.model_shards import ShardToMake
 from server import queue
@@ -15,6 +15,7 @@ from server.competitions.split_leases import PreparedSplit, SplitWork
 from server.db import clock, now
 from server.models.competition import Competition, Split, SplitState
 from server.models.model_shard import ModelShard, ModelShardState
+from server.models.worker import Worker, WorkerState
 from server.web.organiser.checklist import checklist
 from server.worker_facts import WorkerFacts
 from tests.support.instance import Instance, competition_toml
@@ -52,6 +53,24 @@ def divided(both: Instance, olga: dict[str, str]) -> SplitWork:
 def claim(server: Instance, who: WorkerFacts | None = None, *, lease_s: float = 60) -> ShardWork | None:
     with server.database.write() as session:
         return model_shard_leases.claim(session, who or facts(), lease_s=lease_s)
+
+
+def test_host_that_failed_at_a_shard_leaves_it_to_another_for_a_minute(both: Instance, divided: SplitWork) -> None:
+    work = claim(both, facts("near-1"))
+    assert work is not None
+    with both.database.write() as session:
+        assert model_shard_leases.give_back(session, work, reason="no disk", max_attempts=3)
+        for name in ("near-1", "far-1"):
+            session.add(Worker(name=name, device="cpu", memory_mib=1024, versions=VERSIONS))
+    near, far = claim(both, facts("near-2")), claim(both, facts("far-1"))
+    assert (near and near.shard_id, far and far.shard_id) == (work.shard_id + 1, work.shard_id)
+    assert divided.split_id == work.split_id
+    with both.database.write() as session:
+        model_shard_leases.give_back(session, far or work, reason="no disk", max_attempts=3)
+        session.execute(update(Worker).values(state=WorkerState.DRAINING.value))
+    again = claim(both, facts("far-2"))
+    assert again is not None, "nobody else is there"
+    assert again.shard_id == work.shard_id
 
 
 def claimed(server: Instance, **options: float) -> ShardWork:

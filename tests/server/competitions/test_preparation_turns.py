@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import select, update
 
+from lethe.competition.stored_document import SCHEMA_VERSION
 from server.competitions import preparation_turns
-from server.competitions.preparation_turns import NO_PROCESS, TIME_USED, PreparationTurns
+from server.competitions.preparation_turns import NEWER, NO_PROCESS, TIME_USED, PreparationTurns
 from server.config import Settings
 from server.models.competition import Competition, CompetitionState, Split
 from server.models.evaluation import Shard
@@ -120,3 +121,15 @@ def test_processor_time_of_the_day_is_summed_and_stops_the_next(server: Instance
 def test_preparations_messages_come_before_shards_and_after_scores() -> None:
     names = [METRICS_QUEUE, "w.dq", "lethe.cpu", PREPARE_QUEUE, CONTROL_QUEUE]
     assert ControlFirst(names).consume(5) == [CONTROL_QUEUE, PREPARE_QUEUE, "lethe.cpu", "w.dq", METRICS_QUEUE]
+
+
+def test_preparation_of_a_newer_version_says_what_it_waits_for(server: Instance) -> None:
+    headers = {**server.organiser(), "Content-Type": "application/toml"}
+    server.client.post("/api/v1/competitions", content=competition_toml(), headers=headers)
+    server.client.post("/api/v1/competitions/digits/prepare", headers=headers)
+    with server.database.write() as session:
+        competition = session.scalars(select(Competition)).one()
+        competition.config = {**competition.config, "schema_version": SCHEMA_VERSION + 1}
+        session.flush()
+        preparation_turns.tell(session, SETTINGS)
+        assert set(session.scalars(select(Split.stage))) == {NEWER}

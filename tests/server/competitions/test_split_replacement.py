@@ -96,6 +96,9 @@ def test_replaced_split_counts_once_the_re_judging_is_applied(both: Instance) ->
     step(both, olga, rejudging, "apply")
     assert whole_board(both) == [("Oracle", 0.8), ("bob", 0.2), ("ada", 0.1)], "what came since is run again"
     assert current(both) == (2, "pending", 12), "its files are checked, and the kit is made"
+    with both.database.read() as session:
+        again = select(Shard.kind).join(Evaluation).where(Shard.state == "queued", Evaluation.is_current)
+        assert session.scalars(again).all() == ["smoke", "smoke"], "each runs on the new version's sample first"
     both.score(since, 0.05)
     both.score(going, 0.04)
     assert board(both) == [("bob", 0.2), ("ada", 0.1), ("eve", 0.05), ("fay", 0.04)]

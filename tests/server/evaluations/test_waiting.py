@@ -3,13 +3,14 @@
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from server.db import Database, clock, database_time
 from server.evaluations import service as evaluations
 from server.evaluations import unserved, waiting
 from server.evaluations.waiting import Wait, find_wait
 from server.models.account import Account
+from server.models.audit import AuditEvent
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, Shard, ShardAttempt
 from server.models.submission import Submission
@@ -118,3 +119,23 @@ def test_killed_worker_is_shown_as_stopped(database: Database, submit: Submit) -
     with database.read() as session:
         killed = session.get_one(Worker, "killed")
         assert (killed.state, killed.detail) == ("stopped", "not heard of for 60 s: killed, or cut off")
+
+
+def told(database: Database) -> int:
+    with database.write() as session:
+        return unserved.tell_organisers(session)
+
+
+def test_organisers_are_told_once_of_work_that_nobody_can_do(database: Database, submit: Submit) -> None:
+    submit("a")
+    assert told(database) == 0, "a minute without a worker is no reason to write"
+    with database.write() as session:
+        session.execute(update(Shard).values(queued_at=database_time(-700)))
+        session.add(Worker(name="w-1", device="cpu", memory_mib=1, versions={}, state="stopped"))
+    assert told(database) == 0, "workers are being restarted"
+    with database.write() as session:
+        session.execute(update(Worker).values(seen_at=database_time(-700)))
+    assert [told(database), told(database)] == [1, 0]
+    with database.read() as session:
+        event = session.scalars(select(AuditEvent).where(AuditEvent.action == unserved.TOLD)).one()
+        assert event.data == {"found": unserved.NO_WORKER}
