@@ -7,6 +7,7 @@ import typer
 from lethe.cli.context import Server, Slug
 from lethe.cli.output import Columns, console, local_time, print_facts, print_rows, print_table, score_text
 from lethe.cli.submission_text import is_unconfirmed, public_score, stage_text
+from lethe.client.api import JsonObject
 
 Page = Annotated[int, typer.Option("--page", min=1, help="Which page; a hundred lines each.")]
 
@@ -58,11 +59,17 @@ def submissions(
         "team": "team",
         "stage": stage_text,
         "score#": lambda row: score_text(public_score(row)),
-        "": lambda row: "unconfirmed" if is_unconfirmed(row) else "",
+        "": _remarks,
         "received": "received_at",
         "note": lambda row: row["message"] or row["filename"],
     }
     print_rows(found, columns, empty="No submission matches.")
+
+
+def _remarks(row: JsonObject) -> str:
+    same = row.get("same_file_of") or ()
+    said = ["unconfirmed" if is_unconfirmed(row) else "", f"same file as {', '.join(same)}" if same else ""]
+    return "; ".join(filter(None, said))
 
 
 def audit(

@@ -176,7 +176,7 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
         found = evaluate_metrics(inputs, metric_requests(metric, inputs, every=every), seed=seed)
     except InvalidMetricInput as error:
         fail(error)
-    warned = input_warnings(inputs)
+    warned = input_warnings(inputs, names_are_given=split is None)
     for text in [] if as_json else warned:
         Console(stderr=True).print(f"warning: {text}", style="yellow", markup=False, highlight=False, soft_wrap=True)
     if plot is not None:

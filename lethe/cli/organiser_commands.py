@@ -195,7 +195,10 @@ def print_organised(server: Server, found: JsonObject, *, exit_status: int = 0) 
         ("state", found["state"]),
     ]
     for split in (*(found.get("splits") or ()), *(found.get("replacements") or ())):
-        facts.append((_split_name(found, split), f"{split['state']} {split['stage']} {split['error']}".strip()))
+        name = _split_name(found, split)
+        facts.append((name, f"{split['state']} {split['stage']} {split['error']}".strip()))
+        facts += [("warning", f"{name}: {said}") for said in split.get("warnings") or ()]
+    facts += [("same file sent by", ", ".join(teams)) for teams in found.get("same_files") or ()]
     facts += [("decision needed", _failed_final(found, final)) for final in found.get("failed_finals") or ()]
     print_facts(facts)
 

@@ -5,7 +5,7 @@ nothing. It is a share of the fastest retraining that is known; what starting a 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lethe.competition.limits_section import Limits
 
@@ -19,12 +19,13 @@ class RetrainingCost:
 
     time_s: by the clock, in the plain loop; 0 where it is not known. cpu_s: processor seconds of the fastest that is
     known, without starting; None for splits of a GPU, and of versions that did not measure it. start_cpu_s: processor
-    seconds of a run that does nothing.
+    seconds of a run that does nothing. doubt: why a measurement says less than it should, for organisers.
     """
 
     time_s: float = 0.0
     cpu_s: float | None = None
     start_cpu_s: float = 0.0
+    doubt: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,7 @@ class PreparedSplit:
     device: str = "cpu"
     versions: dict[str, str] = field(default_factory=dict)
     data_difference: str = ""  # how the data now differs from what the split was made of
+    doubt: str = ""  # why the measurement of its retraining may be wrong
 
     @property
     def retraining(self) -> RetrainingCost:
@@ -142,7 +143,7 @@ def finish(session: Session, work: SplitWork, prepared: PreparedSplit) -> bool:
         state=SplitState.READY.value,
         lease_expires_at=None,
         stage="",
-        error=prepared.data_difference,
+        error="; ".join(filter(None, (prepared.data_difference, prepared.doubt))),
         progress=1.0,
         manifest_sha256=prepared.manifest_sha256,
         n_forget=prepared.n_forget,

@@ -201,7 +201,7 @@ class ShownScore:
     scorer_version: Annotated[str, Field(examples=["1"])]
     computed_at: Annotated[ShownMoment, Field(description="to the minute")]
     run_time_s: Annotated[
-        ShownNumber | None, Field(description="what the median run takes at most", examples=[0.5])
+        ShownNumber | None, Field(description="what the median run takes at most, by the clock", examples=[0.5])
     ] = None
     breakdown: Annotated[Breakdown | None, Field(description="where the organiser shows it")] = None
     is_unconfirmed: Annotated[bool, Field(description="it takes no rank until an organiser confirms it")] = False

@@ -22,13 +22,11 @@ from lethe.errors import HostFault
 from server import open_files
 from server.config import Settings
 from server.embedded.redis import die_with_parent, start_redis
+from server.embedded.start_time import SILENT_FOR_S, StartTime
 from server.errors import Conflict
 from server.migrate import upgrade
 from server.private_files import keep_private
 
-SILENT_FOR_S = 60.0  # without a second of its own: a web server that starts is waited for while it computes
-STARTS_WITHIN_S = 300.0  # of the processor: it takes some ten on a slow one
-CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 CODE = Path(server.__file__).resolve().parents[1]
 
 
@@ -209,12 +207,10 @@ def _stop(process: subprocess.Popen[bytes], *, timeout_s: float = 15.0) -> None:
 
 
 def _wait_until_ready(url: str, web: subprocess.Popen[bytes], *, log: Path) -> None:
-    """Return once it answers. A busy machine may take minutes to let it start; one that stands still is given up."""
-    used_s, since = 0.0, time.monotonic()
+    """Return once it answers, or it is given up."""
+    start = StartTime(web.pid, silent_for_s=SILENT_FOR_S, least_s=SILENT_FOR_S / 100)
     with httpx.Client(base_url=url, timeout=2.0, trust_env=False) as client:
-        while time.monotonic() < since + SILENT_FOR_S:
-            if (now_s := _processor_s(web.pid)) > used_s + SILENT_FOR_S / 100 and now_s < STARTS_WITHIN_S:
-                used_s, since = now_s, time.monotonic()
+        while start.goes_on():
             if web.poll() is not None:
                 raise HostFault(f"the web server ended at once (exit {web.returncode}); its log: {log}")
             try:
@@ -224,15 +220,6 @@ def _wait_until_ready(url: str, web: subprocess.Popen[bytes], *, log: Path) -> N
                 pass
             time.sleep(0.1)
     raise HostFault(
-        f"the web server does not answer, and made no progress for {SILENT_FOR_S:g} s ({used_s:.0f} s of a processor "
-        f"used); its log: {log}"
+        f"the web server does not answer, and made no progress for {SILENT_FOR_S:g} s ({start.used_s:.0f} s of a "
+        f"processor used); its log: {log}"
     )
-
-
-def _processor_s(pid: int) -> float:
-    """Return what a process has used of the processor; 0 once it is gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS

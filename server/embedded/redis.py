@@ -26,6 +26,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from lethe.errors import HostFault
+from server.embedded.start_time import SILENT_FOR_S, StartTime
 from server.errors import Conflict
 from server.socket_paths import socket_path
 
@@ -77,7 +78,7 @@ class RedisProcess:
         self.stop()
 
 
-def start_redis(folder: Path, *, timeout_s: float = 60.0) -> RedisProcess:
+def start_redis(folder: Path, *, silent_for_s: float = SILENT_FOR_S) -> RedisProcess:
     """Start a Redis whose socket and log lie in `folder`, and return once it answers.
 
     Raises Conflict if a living process already keeps a Redis in `folder`, HostFault if the server does not start.
@@ -91,7 +92,7 @@ def start_redis(folder: Path, *, timeout_s: float = 60.0) -> RedisProcess:
             _make_private(socket.parent)
         _remove_leftover(socket)
         process = _launch(folder, socket)
-        _wait_until_ready(process, socket, log=folder / "redis.log", timeout_s=timeout_s)
+        _wait_until_ready(process, socket, log=folder / "redis.log", silent_for_s=silent_for_s)
     except BaseException:
         lock.close()
         raise
@@ -203,11 +204,11 @@ def _client(socket: Path, *, timeout_s: float) -> redis.Redis:
     return redis.Redis(unix_socket_path=str(socket), socket_timeout=timeout_s, retry=Retry(NoBackoff(), 0))
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], socket: Path, *, log: Path, timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
-    client = _client(socket, timeout_s=min(timeout_s, PING_WITHIN_S))
+def _wait_until_ready(process: subprocess.Popen[bytes], socket: Path, *, log: Path, silent_for_s: float) -> None:
+    start = StartTime(process.pid, silent_for_s=silent_for_s, least_s=0.0)
+    client = _client(socket, timeout_s=min(silent_for_s, PING_WITHIN_S))
     try:
-        while time.monotonic() < deadline and process.poll() is None:
+        while start.goes_on() and process.poll() is None:
             try:
                 client.ping()
             except (redis.ConnectionError, redis.TimeoutError):
@@ -219,4 +220,6 @@ def _wait_until_ready(process: subprocess.Popen[bytes], socket: Path, *, log: Pa
     process.kill()
     process.wait()
     last_lines = " / ".join(log.read_text(errors="replace").splitlines()[-5:])
-    raise HostFault(f"no Redis answered on {socket} within {timeout_s:g} s; the end of {log.name}: {last_lines}")
+    raise HostFault(
+        f"no Redis answered on {socket}, and it did nothing for {silent_for_s:g} s; the end of {log.name}: {last_lines}"
+    )

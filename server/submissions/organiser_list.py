@@ -72,6 +72,16 @@ def same_file_teams(session: Session, submission: Submission) -> Sequence[str]:
     return repository.same_file_teams(session, [submission.id]).get(submission.id, ())
 
 
+def teams_by_file(session: Session, submissions: Sequence[Submission]) -> dict[str, list[str]]:
+    """Return the names of the other teams that sent the same file, by submission id."""
+    return repository.same_file_teams(session, [each.id for each in submissions])
+
+
+def same_files(session: Session, competition: Competition) -> list[list[str]]:
+    """Return the teams that sent the same file, for each such file."""
+    return repository.same_files(session, competition.id)
+
+
 def find_submissions(
     session: Session, competition: Competition, wanted: SubmissionFilter, *, page: int | None
 ) -> Sequence[Submission]:

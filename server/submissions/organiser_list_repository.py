@@ -18,6 +18,7 @@ from server.submissions.list_filter import SubmissionFilter
 Columns = TypeVarTuple("Columns")
 MIN_HASH_LENGTH = 8
 MIN_ID_LENGTH = 4
+MAX_SAME_FILES = 20
 SHOWN = (  # of a submission on a line: a hundred of them with every column take twice as long to read
     Submission.id,
     Submission.message,
@@ -99,6 +100,30 @@ def same_file_teams(session: Session, submission_ids: Sequence[str]) -> dict[str
     for submission_id, team in rows:
         found.setdefault(submission_id, []).append(team)
     return found
+
+
+def same_files(session: Session, competition_id: str) -> list[list[str]]:
+    """Return the names of the teams that sent the same file to a competition, for each such file, some of them."""
+    mine = Submission.competition_id == competition_id
+    several = (
+        select(Submission.content_sha256)
+        .where(mine)
+        .group_by(Submission.content_sha256)
+        .having(func.count(Submission.team_id.distinct()) > 1)
+        .order_by(func.min(Submission.received_at))
+        .limit(MAX_SAME_FILES)
+    )
+    rows = session.execute(
+        select(Submission.content_sha256, Team.name)
+        .join(Team, Team.id == Submission.team_id)
+        .where(mine, Submission.content_sha256.in_(several))
+        .distinct()
+        .order_by(Submission.content_sha256, Team.name)
+    )
+    found: dict[str, list[str]] = {}
+    for sha256, team in rows:
+        found.setdefault(sha256, []).append(team)
+    return list(found.values())
 
 
 def _line(submission: Submission, team: str, author: str, score: ListedScore | None) -> ListedSubmission:

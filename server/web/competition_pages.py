@@ -80,7 +80,7 @@ def overview_page(
         may_have_data=participation.may_have_data(session, place.competition, viewer),
         has_pictures=starter_kit.has_pictures(storage, place.competition.slug),
         run_limit=limit_of_a_run(place.file, split) if split else None,
-        limit_warnings=_limit_warnings(place, split) if split else [],
+        limit_warnings=warnings_of_limits(place, split) if split else [],
         libraries=_older_libraries(place.file.submissions.libraries),
         **_epsilon_picture(place.file),
     )
@@ -161,7 +161,7 @@ def limit_of_a_run(file: CompetitionFile, split: Split) -> RunLimit | None:
     return run_limit(limits, split.retraining)
 
 
-def _limit_warnings(place: Place, split: Split) -> list[str]:
+def warnings_of_limits(place: Place, split: Split) -> list[str]:
     """Return what its organisers read where a run has the time to retrain."""
     if not place.is_organiser or split.retraining_time_s is None:
         return []

@@ -27,6 +27,7 @@ from server.submissions.list_filter import Show
 from server.submissions.views import SubmissionView
 from server.web import leaderboard_view, score_history
 from server.web.charts import vega_charts
+from server.web.competition_pages import warnings_of_limits
 from server.web.deps import Place, PlaceDep
 from server.web.metric_view import BETTER_IN_WORDS
 from server.web.page_router import page_router
@@ -87,6 +88,7 @@ def leaderboard_page(
         board=shown,
         detectable_shift=smallest_detectable_shift(shown.n_models),
         few_models=few_models_warnings(shown.n_models),
+        limit_warnings=_of_limits(session, place),
         rows_html=html,
         query=q,
         phase=phase,
@@ -109,6 +111,12 @@ def leaderboard_page(
         total=len(rows),
         **_own(place, shown, phase=phase),
     )
+
+
+def _of_limits(session: Session, place: Place) -> list[str]:
+    """Return what its organisers read where whoever retrains is first."""
+    split = competitions.find_split(session, place.competition, Visibility.PUBLIC) if place.is_organiser else None
+    return warnings_of_limits(place, split) if split else []
 
 
 @router.get("/competitions/{slug}/teams/{team_id}")

@@ -206,6 +206,7 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
         device=device,
         versions=manifest.versions,
         data_difference=difference,
+        doubt=cost.doubt,
         oracle=oracle_as_data(oracle, work.competition.ranking)
         | ({"references": reference_scores(folder, work.competition)} if levels else {}),
     )

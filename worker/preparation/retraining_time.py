@@ -9,7 +9,7 @@ import json
 import os
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -29,6 +29,14 @@ REPEATS = 3  # of which the least counts: other work on the machine only ever ad
 LONGEST_S = 30.0  # of a retraining that is longer, some epochs are measured
 GUARD_S = 600.0
 FAR_QUICKER = 4.0  # times as quick as the plain loop: then that loop in the sandbox is not the fastest either
+DOUBTFUL = (
+    "one retraining was measured while others used {others:.0%} of the machine's processors, which adds to it: a run's "
+    "limit may be too generous. Measure it again on an idle machine: lethe competition prepare NAME --measure"
+)
+KEPT = (
+    "one retraining was not measured again, because others used {others:.0%} of the machine's processors: the earlier "
+    "measurement stays. Ask again on an idle machine: lethe competition prepare NAME --measure"
+)
 NOTHING = "def unlearning(net, retain_loader, forget_loader, val_loader):\n    pass\n"
 RETRAINING = """
 import json
@@ -141,16 +149,18 @@ def _undisturbed(
     measurement: _Measurement, competition: CompetitionFile, manifest: Manifest, *, before: RetrainingCost | None
 ) -> RetrainingCost:
     found: list[RetrainingCost] = []
+    least = 1.0
     for _ in range(TRIES):
         load, spent_s = _Load(os.cpu_count() or 1), measurement.spent_s
         found.append(_measured(measurement, competition, manifest))
         others = load.of_others(measurement.spent_s - spent_s)
         if others <= MOST_OF_OTHERS:
             return found[-1]
+        least = min(least, others)
         log.warning("retraining measured beside other work", competition=competition.slug, others=round(others, 2))
         if before is not None:
-            return before
-    return min(found, key=lambda cost: cost.cpu_s or 0.0)
+            return replace(before, doubt=KEPT.format(others=least))
+    return replace(min(found, key=lambda cost: cost.cpu_s or 0.0), doubt=DOUBTFUL.format(others=least))
 
 
 class _Load:

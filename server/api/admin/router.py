@@ -39,7 +39,7 @@ from server.api.auth_dependencies import (
 )
 from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.competitions.schemas import CompetitionOut, Reason
-from server.api.submissions.schemas import SubmissionOut
+from server.api.submissions.schemas import OrganisedSubmissionOut, SubmissionOut
 from server.audit import log as audit
 from server.audit.log import EventFilter
 from server.bundles import service as bundles
@@ -131,10 +131,14 @@ def announce(
 @organisers.get("/all-submissions")
 def list_all_submissions(
     session: SessionDep, competition: Organised, filtered: ListFilter, *, page: ListPage = None
-) -> list[SubmissionOut]:
+) -> list[OrganisedSubmissionOut]:
     """List every team's submissions that match, the newest first."""
     everything = organiser_list.find_submissions(session, competition, filtered, page=page)
-    return [SubmissionOut.of(view) for view in submission_views.view(session, everything, exact=True)]
+    senders = organiser_list.teams_by_file(session, everything)
+    return [
+        OrganisedSubmissionOut.of(view, same_file_of=senders.get(view.submission.id, []))
+        for view in submission_views.view(session, everything, exact=True)
+    ]
 
 
 @organisers.post("/submissions/{submission_id}/acts", responses=problems(409))

@@ -33,6 +33,7 @@ from server.finals import decisions
 from server.finals import service as finals
 from server.models.competition import Competition
 from server.problem_details import problems
+from server.submissions import organiser_list
 from server.submissions import service as submissions
 
 router = APIRouter(prefix="/competitions", tags=["competitions"])
@@ -201,4 +202,5 @@ def _organised(session: Session, competition: Competition) -> OrganisedCompetiti
     splits = [*service.splits(session, competition), *service.replacements(session, competition)]
     shards, tasks = service.model_shards(session, splits), service.tasks(session, competition)
     failed = finals.waiting_for_decision(session, competition)
-    return OrganisedCompetition.with_splits(competition, splits, shards, tasks=tasks, failed=failed)
+    same = organiser_list.same_files(session, competition)
+    return OrganisedCompetition.with_splits(competition, splits, shards, tasks=tasks, failed=failed, same_files=same)

@@ -219,6 +219,9 @@ class OrganisedCompetition(CompetitionOut):
         description="reference lines of the file; each is submitted with this message", examples=[["scrub LR=0.001"]]
     )
     failed_finals: list[FailedFinal] = Field(description="finals that wait for a decision of the organisers")
+    same_files: list[list[str]] = Field(
+        description="teams that sent the same file, for each such file", examples=[[["ada", "bob"]]]
+    )
 
     @classmethod
     def with_splits(
@@ -229,6 +232,7 @@ class OrganisedCompetition(CompetitionOut):
         *,
         tasks: Sequence[Competition] = (),
         failed: Sequence[Failed] = (),
+        same_files: Sequence[Sequence[str]] = (),
     ) -> "OrganisedCompetition":
         file = stored_file(competition)
         of_splits = {each.id: each for each in (competition, *tasks)}
@@ -250,6 +254,7 @@ class OrganisedCompetition(CompetitionOut):
             splits=[each for each in shown if each.is_current],
             replacements=[each for each in shown if not each.is_current],
             failed_finals=FailedFinal.all(failed),
+            same_files=[list(each) for each in same_files],
             baselines=list(dict.fromkeys(line.label for each in file.evaluated for line in each.report.baselines)),
         )
 

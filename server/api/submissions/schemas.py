@@ -140,6 +140,12 @@ class SubmissionOut(Out):
         )
 
 
+class OrganisedSubmissionOut(SubmissionOut):
+    """A submission, as organisers see it in their list."""
+
+    same_file_of: list[str] = Field(description="other teams that sent the same file", examples=[["bob"]])
+
+
 class AcceptedSubmission(SubmissionOut):
     """A submission that was just taken, and what quota is left."""
 

@@ -1,9 +1,36 @@
-"""Pages of published results: they ask no network for anything."""
+"""Pages of published results: they ask no network for anything, and say how scores were combined."""
 
-from server.bundles.site import environment
+import re
+
+from server.bundles.site import environment, pages
 
 
 def test_pictures_of_other_hosts_are_links() -> None:
     html = environment().filters["markdown"]("A prize: ![a mug](https://example.org/mug.png)")
     assert '<a href="https://example.org/mug.png">a mug</a>' in html
     assert "<img" not in html
+
+
+def wording(*, by: str, weights: dict[str, float], missing: str = "zero") -> str:
+    """Return what the first page says of the tasks."""
+    tasks = [{"name": name, "title": name.capitalize()} for name in ("faces", "digits", "authors")]
+    about = {
+        "title": "Three",
+        "opens_at": "2030-01-01T00:00:00+00:00",
+        "closes_at": "2030-02-01T00:00:00+00:00",
+        "combine": {"by": by, "weights": weights, "missing": missing},
+    }
+    content = {"about": about, "data": {"tasks": tasks}, "boards": [], "entries": []}
+    html = dict(pages(content))["index.html"].decode()
+    return " ".join(re.sub(r"<[^>]+>", "", html).split())
+
+
+def test_combination_is_said_as_it_is() -> None:
+    said = wording(by="mean", weights={})
+    assert (
+        "There are 3 tasks, and a submission was evaluated in those that it was sent to: Faces, Digits, Authors."
+        in said
+    )
+    assert "combines them by their mean; a missing task counts as 0." in said
+    said = wording(by="worst", weights={"faces": 2.5}, missing="unranked")
+    assert "combines them by the worst of them, weighted: Faces 2.5, Digits 1, Authors 1; a missing task leaves" in said

@@ -1,11 +1,11 @@
 """What organisers and administrators look at from the command line."""
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from lethe.competition.visibility import Visibility
 from server.models.account import Role
-from server.models.competition import Competition
+from server.models.competition import Competition, Split
 from server.models.metric_result import MetricResult
 from server.models.submission import Fault
 from tests.server.cli.conftest import Run, answer, told, use
@@ -45,6 +45,14 @@ def test_status_shows_a_failed_final_until_it_is_decided_on(server: Instance, le
     assert "decision needed" not in decided.stdout
 
 
+def test_status_warns_where_whoever_retrains_is_first(server: Instance, lethe: Run, submission: str) -> None:
+    assert "warning" not in lethe("competition", "status", "digits").stdout
+    with server.database.write() as session:
+        session.execute(update(Split).values(retraining_time_s=1.0, retraining_cpu_s=0.5, start_cpu_s=0.02))
+    shown = " ".join(lethe("competition", "status", "digits").stdout.split())
+    assert "warning public split: retraining from scratch fits into a run's limit" in shown
+
+
 def test_activity_lists_every_hour_of_the_day(lethe: Run, submission: str) -> None:
     assert len(answer(lethe("competition", "activity", "digits", "--json"))["runs_by_hour"]) == 25
     assert "No failures." in lethe("competition", "activity").stdout
@@ -70,6 +78,11 @@ def test_analysis_names_other_teams_with_the_same_file(server: Instance, lethe: 
     server.submit(server.participant("bob"))
     assert answer(lethe("competition", "analysis", "digits", submission, "--json"))["same_file_of"] == ["bob"]
     assert "same file sent by" in lethe("competition", "analysis", "digits", submission).stdout
+    listed = answer(lethe("competition", "submissions", "digits", "--json"))
+    assert sorted(row["same_file_of"] for row in listed) == [["ada"], ["bob"]]
+    assert "same file as bob" in lethe("competition", "submissions", "digits").stdout
+    assert answer(lethe("competition", "status", "digits", "--json"))["same_files"] == [["ada", "bob"]]
+    assert "ada, bob" in lethe("competition", "status", "digits").stdout
 
 
 def test_compare_suggests_and_refuses_unpaired_scores(server: Instance, lethe: Run, submission: str) -> None:

@@ -311,3 +311,16 @@ def test_intervals_stand_on_one_axis_with_exact_retraining(server: Instance, vis
     assert 'class="interval-range" x="24.5" width="49.0"' in page
     assert "<text" in page[page.index('class="interval-axis"') :]
     assert "board-tied-odd" in page
+
+
+def test_organisers_read_on_the_board_where_retraining_is_first(server: Instance, visitor: Visitor) -> None:
+    olga = server.account("olga", Role.ORGANISER)
+    competition = server.competition(organiser=olga)
+    fill(server, competition, 1)
+    with server.database.write() as session:
+        split = competitions.get_split(session, competition, Visibility.PUBLIC)
+        split.retraining_time_s, split.retraining_cpu_s, split.start_cpu_s = 1.0, 0.5, 0.02
+    said = "Retraining from scratch fits into a run's limit"
+    assert said not in plain_text(visitor.get(BOARD).text)
+    visitor.log_in("olga")
+    assert said in plain_text(visitor.get(BOARD).text)

@@ -62,7 +62,7 @@ def test_a_scored_submission_tells_rank_best_and_time_of_a_run(make: Make, visit
     page = plain_text(visitor.get(f"/submissions/{worse}").text)
     assert "Rank 2 of 2 teams, by another submission" in page
     assert "Your best 0.10000 , 0.05000 more" in page
-    assert "One run at most 0.5 s (median)" in page
+    assert "One run at most 0.5 s by the clock (median); each kept its limit" in page
     assert "Your best this one" in plain_text(visitor.get(f"/submissions/{better}").text)
 
 

@@ -63,6 +63,7 @@ def test_measurement_beside_other_work_replaces_none(
     before, settings = RetrainingCost(1.0, cpu_s=0.19, start_cpu_s=0.1), Settings(home=tmp_path)
     found = measure_retraining_cost(settings, split, competition(), measured(retraining_time_s=1.0), before=before)
     assert (found == before) is kept
+    assert ("the earlier measurement stays" in found.doubt) is kept
 
 
 def test_first_measurement_beside_other_work_is_the_least_of_several(
@@ -73,6 +74,7 @@ def test_first_measurement_beside_other_work_is_the_least_of_several(
     monkeypatch.setattr(retraining_time._Load, "of_others", lambda _self, _own_s: 0.8)
     found = measure_retraining_cost(Settings(home=tmp_path), split, competition(), measured(retraining_time_s=1.0))
     assert found == RetrainingCost(1.0, cpu_s=3.0, start_cpu_s=0.5)
+    assert "others used 80% of the machine's processors" in found.doubt
 
 
 def test_load_counts_what_others_compute() -> None:
