@@ -404,3 +404,15 @@ def test_private_models_wait_for_submissions_in_the_first_half(both: Instance, o
     set_competition(both, opens_at=now() - timedelta(days=3))
     with both.database.write() as session:
         assert model_shard_leases.claim(session, facts(), lease_s=60, submissions_wait=True), "half of its time is over"
+
+
+def test_doubt_about_a_measurement_stands_on_the_ready_split(both: Instance, olga: dict[str, str]) -> None:
+    with both.database.write() as session:
+        split_id = session.scalars(select(Split.id).where(Split.visibility == "public")).one()
+        work = split_leases.claim(session, split_id, lease_s=60)
+        assert work is not None
+        prepared = replace(PREPARED, data_difference="the data differs", doubt="measured beside other work")
+        assert split_leases.finish(session, work, prepared)
+    shown = both.client.get("/api/v1/competitions/digits/preparation", headers=olga).json()["splits"]
+    (public,) = (each for each in shown if each["visibility"] == "public")
+    assert (public["state"], public["error"]) == ("ready", "the data differs; measured beside other work")
