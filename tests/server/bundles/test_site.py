@@ -2,7 +2,7 @@
 
 import re
 
-from server.bundles.site import environment, pages
+from server.bundles.site import PAGES, environment
 
 
 def test_pictures_of_other_hosts_are_links() -> None:
@@ -16,12 +16,16 @@ def wording(*, by: str, weights: dict[str, float], missing: str = "zero") -> str
     tasks = [{"name": name, "title": name.capitalize()} for name in ("faces", "digits", "authors")]
     about = {
         "title": "Three",
+        "summary": "",
+        "phases": [],
+        "made_at": None,
         "opens_at": "2030-01-01T00:00:00+00:00",
         "closes_at": "2030-02-01T00:00:00+00:00",
         "combine": {"by": by, "weights": weights, "missing": missing},
     }
-    content = {"about": about, "data": {"tasks": tasks}, "boards": [], "entries": []}
-    html = dict(pages(content))["index.html"].decode()
+    data = {"tasks": tasks, "scores_verified": True, "lethe": "0.3"}
+    template = environment().get_template("index.html")
+    html = template.render(page="index.html", pages=PAGES, about=about, data=data, boards=[])
     return " ".join(re.sub(r"<[^>]+>", "", html).split())
 
 

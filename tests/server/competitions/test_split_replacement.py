@@ -97,7 +97,8 @@ def test_replaced_split_counts_once_the_re_judging_is_applied(both: Instance) ->
     assert whole_board(both) == [("Oracle", 0.8), ("bob", 0.2), ("ada", 0.1)], "what came since is run again"
     assert current(both) == (2, "pending", 12), "its files are checked, and the kit is made"
     with both.database.read() as session:
-        again = select(Shard.kind).join(Evaluation).where(Shard.state == "queued", Evaluation.is_current)
+        going_on = Shard.state == "queued", Evaluation.state == "queued", Evaluation.is_current
+        again = select(Shard.kind).join(Evaluation).where(*going_on)
         assert session.scalars(again).all() == ["smoke", "smoke"], "each runs on the new version's sample first"
     both.score(since, 0.05)
     both.score(going, 0.04)
