@@ -128,3 +128,10 @@ def test_stored_metrics_are_not_compared_across_n(files):
     assert "unlearned has N = 8, fewer has N = 4" in output
     arrays = run("compare", files / "unlearned.npz", files / "fewer.npz", *side(files, "retrained"), status=1)
     assert "do not compare across it" in arrays
+
+
+def test_array_that_no_metric_reads_is_named(files):
+    arrays = dict(np.load(files / "unlearned.npz"))
+    np.savez(files / "unlearned.npz", **arrays, forget_logit=arrays["confidences"])
+    found = json.loads(run("evaluate", *side(files, "unlearned", "retrained"), "-m", "klom", "--json"))
+    assert any("no metric reads `forget_logit` of unlearned; did you mean" in said for said in found["warnings"])
