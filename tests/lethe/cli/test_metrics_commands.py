@@ -134,4 +134,6 @@ def test_array_that_no_metric_reads_is_named(files):
     arrays = dict(np.load(files / "unlearned.npz"))
     np.savez(files / "unlearned.npz", **arrays, forget_logit=arrays["confidences"])
     found = json.loads(run("evaluate", *side(files, "unlearned", "retrained"), "-m", "klom", "--json"))
-    assert any("no metric reads `forget_logit` of unlearned; did you mean" in said for said in found["warnings"])
+    assert any(
+        "no metric reads `forget_logit` of the unlearned models; did you mean" in said for said in found["warnings"]
+    )
