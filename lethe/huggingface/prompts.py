@@ -101,7 +101,8 @@ def _encode_chat(
     whole, prompt = _templated(model, chat), _templated(model, chat[:-1], add_generation_prompt=True)
     _require_answer_after_prompt(model, whole, prompt, answer=turns[-1][1])
     tokenized: Any = model.tokenizer
-    return tuple(list(tokenized(text, add_special_tokens=False)["input_ids"]) for text in (whole, prompt))
+    whole_ids, prompt_ids = (list(tokenized(text, add_special_tokens=False)["input_ids"]) for text in (whole, prompt))
+    return whole_ids, prompt_ids
 
 
 def _require_answer_after_prompt(model: LanguageModel, whole: str, prompt: str, *, answer: str) -> None:
