@@ -1,8 +1,8 @@
 """Machine unlearning: metrics, methods, benchmarks, the competition file, and the client of a competition server.
 
-`lethe.evaluate`, `lethe.score`, `lethe.Split.load`, `lethe.methods.run`, `lethe.benchmark` and `lethe.plots` are for
-programs; docs/developers/python.md shows them. Names are loaded when they are asked for. What does not need torch
-imports without it; networks, data, training and evaluation of checkpoints need the extra `torch`.
+`lethe.evaluate`, `lethe.score`, `lethe.Split.load`, `lethe.methods.run`, `lethe.unlearn`, `lethe.benchmark` and
+`lethe.plots` are for programs; docs/developers/python.md shows them. Names are loaded when they are asked for. What
+does not need torch imports without it; networks, data, training and evaluation of checkpoints need the extra `torch`.
 """
 
 import sys
@@ -20,6 +20,7 @@ _NAMES = {  # `__init__.pyi` gives their types
     "BenchmarkResult": "api.benchmark_result",
     "evaluate": "api.evaluate",
     "score": "api.score",
+    "unlearn": "huggingface.unlearning",
 }
 _MODULES = ("benchmark", "loggers", "methods", "metrics", "plots")
 

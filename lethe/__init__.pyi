@@ -12,6 +12,7 @@ from lethe.api.run_benchmark import benchmark as benchmark
 from lethe.api.score import score as score
 from lethe.api.score_result import ScoreResult as ScoreResult
 from lethe.api.split import Split as Split
+from lethe.huggingface.unlearning import unlearn as unlearn
 
 __version__: str
 

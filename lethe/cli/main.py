@@ -38,8 +38,9 @@ EXTRAS = {
 MODULES = (
     "account_commands", "competition_views", "kit_commands", "team_commands", "participation_commands",
     "question_commands", "submission_commands", "check_command", "score_command", "prepare_command",
-    "confidences_command", "metrics_commands", "methods_commands", "benchmarks.benchmark_commands", "data_commands",
-    "new_commands", "competition_group", "dataset_commands", "rejudging_commands", "receipt_commands",
+    "confidences_command", "metrics_commands", "language_model_commands", "methods_commands",
+    "benchmarks.benchmark_commands", "data_commands", "new_commands", "competition_group", "dataset_commands",
+    "rejudging_commands", "receipt_commands",
     "reference_commands", "worker_token_commands",
 )  # fmt: skip
 
@@ -55,7 +56,7 @@ PANELS = {
     ),
     "Organise a competition": ("competition", "dataset", "data", "prepare", "rejudge", "accounts", "worker-token"),
     "Measure, without a server": (
-        "score", "confidences", "evaluate", "compare", "metrics", "methods", "benchmark", "reference", "new",
+        "score", "confidences", "evaluate", "unlearn", "compare", "metrics", "methods", "benchmark", "reference", "new",
     ),
     "Operate an instance": (
         "worker", "workers", "cordon", "uncordon", "migrate", "backup", "verify-backup", "scheduled-backup", "restore",

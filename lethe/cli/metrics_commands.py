@@ -129,7 +129,7 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
     if file is not None and not as_json:
         raise typer.BadParameter(f"{file} would be written by --json, which is missing")
     if hf:
-        from lethe.cli.language_model_evaluation import evaluate_language_models
+        from lethe.cli.language_model_commands import evaluate_language_models
 
         not_taken = {
             "--unlearned": unlearned, "--retrained": retrained, "--oracle": oracle, "--split": split,

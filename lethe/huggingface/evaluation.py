@@ -1,6 +1,5 @@
 """Evaluation of one or several folders on one task, beside a retain model."""
 
-import importlib.metadata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,9 +13,9 @@ from lethe.huggingface.model_folder import LanguageModel, load_language_model
 from lethe.huggingface.reference import Reference, read_logs
 from lethe.huggingface.results import NOT_FINITE, TaskResult
 from lethe.huggingface.task import Evaluate, EvaluationTask, LoadSettings
+from lethe.huggingface.versions import versions
 
 FORMAT = "lethe-language-model-evaluation-1"
-VERSIONS_OF = ("torch", "transformers", "tokenizers", "peft", "numpy", "scipy", "scikit-learn", "lm_eval")
 
 
 @dataclass(frozen=True)
@@ -160,14 +159,3 @@ def require_questions(task: EvaluationTask) -> QuestionSets:
             "attacks need the questions of a forget and a retain set; allowed are tofu, muse and rwku"
         )
     return task.questions
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of the libraries that a result depends on."""
-    found = {}
-    for name in VERSIONS_OF:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found

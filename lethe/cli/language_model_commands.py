@@ -1,10 +1,10 @@
-"""`lethe evaluate --hf DIR`: language models in Hugging Face folders, on local data."""
+"""`lethe unlearn --hf DIR` and `lethe evaluate --hf DIR`: language models in Hugging Face folders, on local data."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,6 +20,77 @@ if TYPE_CHECKING:
 
 NOT_FINITE_STATUS = 3
 RETAIN, ORIGINAL = "retain model", "original"
+
+
+def register_commands(app: typer.Typer) -> None:
+    app.command("unlearn")(unlearn)
+
+
+def unlearn(  # noqa: PLR0917  typer makes its options from these parameters
+    hf: Annotated[Path, typer.Option(help="The model's folder, or a LoRA folder.")],
+    forget: Annotated[Path, typer.Option(help="JSON lines of question and answer, or of text.", dir_okay=False)],
+    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    method: Annotated[str, typer.Option(help="A method for language models: `lethe methods list`.")] = "npo",
+    retain: Annotated[Path | None, typer.Option(help="The same, to be kept.", dir_okay=False)] = None,
+    refusals: Annotated[Path | None, typer.Option(help="One refusal a line: for dpo and idk.", dir_okay=False)] = None,
+    constants: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE of the method's constants.")] = None,
+    lora: Annotated[int, typer.Option(help="Train additions of this rank instead of all weights.", min=0)] = 0,
+    accumulation: Annotated[int, typer.Option(help="Batches whose mean gradient makes a step.", min=1)] = 1,
+    batch_size: Annotated[int, typer.Option(help="Forget examples of one batch.", min=1)] = 8,
+    bf16: Annotated[bool, typer.Option("--bf16", help="Train and write weights in bfloat16.")] = False,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
+    seed: Annotated[int, typer.Option(help="Of the order of examples and of the method's draws.")] = 0,
+    system_prompt: Annotated[str | None, typer.Option(help="In place of the usual one.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record.")] = False,
+) -> None:
+    """Unlearn a language model, and write a folder that transformers and `lethe evaluate --hf` read.
+
+    The folder has the model, its tokenizer, and unlearning.json, which says what was done.
+    """
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from lethe.huggingface.unlearning import UnlearningSettings
+    from lethe.huggingface.unlearning import unlearn as unlearn_folder
+    from lethe.methods.rendering import parse_settings
+
+    _be_quiet()
+    chosen: dict[str, Any] = dict(parse_settings(constants or []))
+    chosen |= {"LORA_RANK": lora} if lora else {}
+    chosen |= {"ACCUMULATION": accumulation} if accumulation > 1 else {}
+    with OverallProgress({"unlearning": 1.0}) as progress:
+        record = unlearn_folder(
+            hf,
+            out,
+            method=method,
+            forget=forget,
+            retain=retain,
+            refusals=refusals,
+            constants=chosen,
+            settings=UnlearningSettings(
+                seed=seed,
+                batch_size=batch_size,
+                dtype="bfloat16" if bf16 else "float32",
+                device=device,
+                system_prompt=system_prompt,
+            ),
+            on_batch=lambda done, of: progress.show("unlearning", done / max(of, 1), f"{done} of {of} batches"),
+        )
+    if as_json:
+        write_json(record, None)
+    else:
+        _print_record(record, out)
+    if not record["is_finite"]:
+        raise typer.Exit(NOT_FINITE_STATUS)
+
+
+def _print_record(record: Mapping[str, Any], out: Path) -> None:
+    table = Table("loss of the first answers", "before", "after")
+    for name, value in record["loss_before"].items():
+        table.add_row(name, _number(value), _number(record["loss_after"][name]))
+    console = Console()
+    console.print(table)
+    if not record["is_finite"]:
+        console.print("The model has diverged: its weights or outputs are NaN or infinite. Try a lower LR.")
+    console.print(f"Wrote {out}. Next: lethe evaluate --hf {out}", markup=False, highlight=False, soft_wrap=True)
 
 
 def evaluate_language_models(
@@ -84,13 +155,9 @@ def _evaluate(
     original: Path | None,
     metrics: Sequence[str] | None,
 ) -> "FolderEvaluation":
-    from transformers.utils import logging
-
     from lethe.huggingface.evaluation import evaluate_folders
 
-    quiet: Any = logging  # untyped there
-    quiet.disable_progress_bar()
-    quiet.set_verbosity_error()
+    _be_quiet()
     n_models = len(folders) + (retain is not None) + (original is not None)
     with OverallProgress({"evaluating": 1.0}) as progress:
         return evaluate_folders(
@@ -103,6 +170,14 @@ def _evaluate(
             metrics=metrics,
             on_progress=_counted(progress, "evaluating", task.n_sequences * n_models, "sequences"),
         )
+
+
+def _be_quiet() -> None:
+    from transformers.utils import logging
+
+    quiet: Any = logging  # untyped there
+    quiet.disable_progress_bar()
+    quiet.set_verbosity_error()
 
 
 def _counted(progress: OverallProgress, step: str, total: int, what: str) -> Callable[[int], None]:

@@ -1,0 +1,211 @@
+"""Unlearning of the model in a Hugging Face folder, by any method for language models of the catalogue."""
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lethe.errors import InvalidInput
+from lethe.huggingface.answer_scores import score_answers
+from lethe.huggingface.errors import InvalidTaskData
+from lethe.huggingface.model_folder import LanguageModel, load_language_model
+from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer, encode_passage
+from lethe.huggingface.task_catalogue import QUESTION
+from lethe.huggingface.task_data import Row, read_rows
+from lethe.huggingface.versions import versions
+from lethe.methods.catalogue import Value, method_ids, method_info, method_task
+from lethe.methods.rendering import render
+from lethe.text_files import read_text
+
+FORMAT = "lethe-unlearning-1"
+RECORD = "unlearning.json"
+TASK = "causal-lm"
+COMPARED = 64  # answers of each set, whose loss is computed before and after
+OnBatch = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class UnlearningSettings:
+    """How a folder is unlearned. batch_size: forget examples of one batch, and as many retain examples.
+
+    passage_tokens: at most, of a row of `text`. dtype: of the weights in training, and of those that are written.
+    """
+
+    seed: int = 0
+    batch_size: int = 8
+    dtype: str = "float32"
+    device: str = "cpu"
+    system_prompt: str | None = None
+    passage_tokens: int = 512
+
+
+def unlearn(
+    folder: Path,
+    out: Path,
+    *,
+    method: str,
+    forget: Path,
+    retain: Path | None = None,
+    refusals: Path | None = None,
+    constants: Mapping[str, Value | str] | None = None,
+    settings: UnlearningSettings | None = None,
+    on_batch: OnBatch = lambda _, __: None,
+) -> dict[str, Any]:
+    """Write the folder `out` with the model of `folder` after unlearning, and return the record that lies beside it.
+
+    forget, retain: JSON lines, or a JSON list, of rows with `question` and `answer`, or with `text`. refusals: a text
+    file, one answer such as "I don't know" in a line, for methods that need them. constants: of the method, as
+    `lethe methods show` lists them, or `preset`. on_batch: called with the number of forget batches that are done, and
+    of all. The record has the method's constants, hashes of the data, versions, and the mean loss of the first 64
+    answers of each set before and after.
+
+    Raises InvalidInput, InvalidModelFolder or InvalidTaskData before anything is trained.
+    """
+    settings = settings or UnlearningSettings()
+    unlearning, own = _method(method, constants or {})
+    if retain is None and "retain" in method_info(method).budget:
+        raise InvalidInput(f"method {method} trains on retain examples, too: give them (--retain)")
+    _require_new(out)
+    rows = {name: _rows(path) for name, path in (("forget", forget), ("retain", retain)) if path is not None}
+    said = _refusals(refusals)
+    model = load_language_model(folder, dtype=settings.dtype, device=settings.device)
+    prompts = PromptFormat.of(model, system_prompt=settings.system_prompt)
+    encoded = {name: [_encode(model, prompts, row, settings) for row in found] for name, found in rows.items()}
+    refused = [encode_answer(model, prompts, str(r.get("question", "")), said[i % len(said)])
+               for i, r in enumerate(rows["forget"])] if said else []  # fmt: skip
+    before, began = _losses(model, encoded), time.monotonic()
+    epochs = own.get("EPOCHS", 1)
+    loaders = {
+        name: _Loader(model, each, settings, refused if name == "forget" else []) for name, each in encoded.items()
+    }
+    total = len(loaders["forget"]) * int(epochs if isinstance(epochs, int) else 1)
+    loaders["forget"].on_batch = lambda n: on_batch(min(n, total), total)
+    torch.manual_seed(settings.seed)
+    try:
+        unlearning(_Answering(model.network), loaders.get("retain"), loaders["forget"], None)
+    except KeyError as error:
+        raise InvalidInput(f"method {method}: {error.args[0]}; give refusals (--refusals), one a line") from error
+    network: Any = model.network
+    network.eval()
+    record = {
+        "format": FORMAT,
+        "method": method,
+        "constants": own,
+        "folder": folder.name,
+        "data": {
+            name: {"sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "rows": len(rows[name])}
+            for name, path in (("forget", forget), ("retain", retain))
+            if path is not None
+        },
+        "settings": asdict(settings),
+        "loss_before": before,
+        "loss_after": _losses(model, encoded),
+        "seconds": round(time.monotonic() - began, 1),
+        "is_finite": not model.not_finite and all(bool(torch.isfinite(each).all()) for each in network.parameters()),
+        "versions": versions(),
+    }
+    network.save_pretrained(out)
+    untyped: Any = model.tokenizer
+    untyped.save_pretrained(out)
+    (out / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return record
+
+
+class _Answering(nn.Module):
+    """The network as methods call it: ids and mask give logits, whatever else the architecture's forward takes."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        logits: Tensor = self.network(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits
+        return logits
+
+
+class _Loader:
+    """Batches of encoded answers, in another order in each pass. Padding and prompts have the label -100."""
+
+    def __init__(
+        self, model: LanguageModel, answers: Sequence[Encoded], settings: UnlearningSettings, refused: Sequence[Encoded]
+    ) -> None:
+        self._model, self._answers, self._refused = model, answers, refused
+        self._size = settings.batch_size
+        self._generator = torch.Generator().manual_seed(settings.seed)
+        self.on_batch: Callable[[int], None] = lambda _: None
+        self._n_given = 0
+
+    def __len__(self) -> int:
+        return math.ceil(len(self._answers) / self._size)
+
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+        for rows in torch.split(torch.randperm(len(self._answers), generator=self._generator), self._size):
+            self.on_batch(self._n_given)
+            self._n_given += 1
+            batch = self._batch([self._answers[row] for row in rows.tolist()])
+            if self._refused:
+                idk = self._batch([self._refused[row] for row in rows.tolist()])
+                batch |= {f"idk_{name}": tensor for name, tensor in idk.items()}
+            yield batch
+        self.on_batch(self._n_given)
+
+    def _batch(self, answers: Sequence[Encoded]) -> dict[str, Tensor]:
+        shape = (len(answers), max(len(answer.ids) for answer in answers))
+        ids = torch.full(shape, self._model.padding_id)
+        mask, labels = torch.zeros(shape, dtype=torch.int64), torch.full(shape, -100)
+        for row, answer in enumerate(answers):
+            own = torch.tensor(answer.ids)
+            ids[row, : len(own)], mask[row, : len(own)] = own, 1
+            labels[row, answer.start : len(own)] = own[answer.start :]
+        return {"input_ids": ids, "attention_mask": mask, "labels": labels}
+
+
+def _method(name: str, constants: Mapping[str, Value | str]) -> tuple[Callable[..., None], dict[str, Any]]:
+    """Return the method's function, and its constants as they are set."""
+    if name not in method_ids(TASK):
+        why = f"is for tasks of kind {method_task(name)!r}" if name in method_ids() else "is not known"
+        raise InvalidInput(f"method {name!r} {why}; allowed are {', '.join(method_ids(TASK))}")
+    namespace: dict[str, Any] = {"__name__": f"lethe_method_{name}"}
+    exec(compile(render(name, constants), f"{name}.py", "exec"), namespace)  # noqa: S102  a file of this package
+    own = {constant.name: namespace[constant.name] for constant in method_info(name).constants}
+    return namespace["unlearning"], own
+
+
+def _require_new(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InvalidInput(f"{out} is there already: name a folder that is not, or is empty")
+
+
+def _rows(path: Path) -> list[Row]:
+    rows = read_rows(path, {})
+    return read_rows(path, QUESTION if "question" in rows[0] else {"text": str})
+
+
+def _refusals(path: Path | None) -> list[str]:
+    if path is None:
+        return []
+    try:
+        found = [line.strip() for line in read_text(path).splitlines() if line.strip()]
+    except (OSError, ValueError) as error:
+        raise InvalidTaskData(f"{path} cannot be read: {error}") from error
+    if not found:
+        raise InvalidTaskData(f"{path} has no line: write one refusal a line")
+    return found
+
+
+def _encode(model: LanguageModel, prompts: PromptFormat, row: Row, settings: UnlearningSettings) -> Encoded:
+    if "question" in row:
+        return encode_answer(model, prompts, row["question"], row["answer"])
+    return encode_passage(model, row["text"], longest=settings.passage_tokens)
+
+
+def _losses(model: LanguageModel, encoded: Mapping[str, Sequence[Encoded]]) -> dict[str, float | None]:
+    means = {name: float(score_answers(model, each[:COMPARED]).loss.mean()) for name, each in encoded.items()}
+    return {name: value if math.isfinite(value) and not model.not_finite else None for name, value in means.items()}
