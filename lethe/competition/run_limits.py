@@ -90,7 +90,7 @@ def _retraining_warnings(limits: Limits, cost: RetrainingCost, *, estimated: boo
         about = "takes about" if estimated else "takes"
         said = (
             f"retraining from scratch fits into a run's limit: it {about} {takes_s:.3g} s{kind}, a run may take "
-            f"{limit.training_s:.3g} s; whoever retrains wins"
+            f"{limit.training_s:.3g} s; an entry that retrains would win"
         )
         if cost.cpu_s is not None and takes_s <= SMALLEST_USEFUL_S:
             return [

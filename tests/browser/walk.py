@@ -102,7 +102,7 @@ PARTICIPANT = (
     Visit("/organise", "No permission · Lethe", status=403),
 )
 ORGANISER = (
-    Visit("/organise", "1 warning · Dashboard · Lethe"),
+    Visit("/organise", "2 warnings · Dashboard · Lethe"),
     Visit("/organise/new", "New competition · Lethe"),
     Visit("/organise/new/data", "Competition from your images · Lethe"),
     Visit("/organise/benchmarks", "Benchmarks · Lethe"),
