@@ -205,7 +205,7 @@ class Cluster:
 def wait_until(
     condition: Callable[[], bool],
     *,
-    within_s: float = 120.0,
+    within_s: float = 240.0,
     every_s: float = EVERY_S,
     about: Callable[[], str] = lambda: "",
 ) -> None:
