@@ -16,7 +16,7 @@ from server.evaluations import lease_reaper, leases, queue_repository, rerun
 from server.evaluations.claimed_shard import ClaimedShard
 from server.migrate import upgrade
 from server.models.competition import Competition, Split, Team
-from server.models.evaluation import Shard, ShardKind
+from server.models.evaluation import Evaluation, Shard, ShardKind
 from server.models.submission import Submission
 from tests.server.evaluations.conftest import Submit, add_submission
 from tests.support.leases import claim, close
@@ -124,6 +124,7 @@ def test_priorities_go_from_smoke_runs_to_baselines(
     ordinary = submit("a")
     with database.write() as session:
         split = session.query(Split).filter_by(visibility="public").one()
+        session.execute(update(Evaluation).where(Evaluation.submission_id == repeated.id).values(state="scored"))
         rerun.instead(session, session.get_one(Submission, repeated.id), split)
     smoke = add_submission(database, competition, "a", smoke=True)
     order = [shard.submission_id for shard in iter(lambda: claim_or_none(database), None)]

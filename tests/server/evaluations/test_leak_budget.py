@@ -15,7 +15,7 @@ from server.evaluations import leak_budget, leases, repository, rerun
 from server.evaluations.claimed_shard import ShardFailure
 from server.evaluations.leak_budget import estimate_price
 from server.models.competition import Competition, Split, Team
-from server.models.evaluation import Evaluation
+from server.models.evaluation import Evaluation, Shard
 from server.models.leak_budget import Disclosure
 from server.models.submission import Fault, Submission
 from server.teams import repository as teams
@@ -164,6 +164,9 @@ def test_running_a_submission_again_gives_nothing_back(
     with database.write() as session:
         submission = session.query(Submission).one()
         split = session.query(Split).filter_by(visibility="public").one()
+        first = session.query(Shard).order_by(Shard.id).first()
+        assert first is not None
+        first.kind, first.state = "smoke", "done"  # whose code has not run well on the sample begins there
         rerun.instead(session, submission, split)
     assert failed(database, submission, FAILURE).withheld
 
