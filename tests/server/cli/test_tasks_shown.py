@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from lethe.cli import output
 from server.competitions import service as competitions
 from server.config import get_settings
 from server.db import now
@@ -186,7 +187,7 @@ def test_the_command_line_says_it_too(played: Played, lethe: Run, monkeypatch: p
     assert "No failures" not in overview
     assert "three authors" in overview
     be(played.teams["bob"])
-    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setattr(output.console, "width", 300)
     listed = " ".join(lethe("submissions", "-c", "three").stdout.split())
     assert "scored, failed in 2 of 3 tasks (digits: exception, authors: exception)" in listed
     assert "0.2" in listed
