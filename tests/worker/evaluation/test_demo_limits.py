@@ -50,6 +50,15 @@ def run(sandbox: Sandbox, stage: Path, name: str, files: dict[str, str]) -> RunR
     return sandbox.run(RunRequest(code_dir=folder, seed=1))
 
 
+def tried(sandbox: Sandbox, stage: Path, name: str, files: dict[str, str]) -> RunResult:
+    """Return the run's result, after as many tries as a worker gives to a run that used up its time."""
+    for number in range(3):
+        result = run(sandbox, stage, f"{name}-{number}", files)
+        if result.verdict.error_class != "time-limit":
+            break
+    return result
+
+
 def test_retraining_ends_in_the_time_limit(sandbox: Sandbox, stage: Path) -> None:
     recipe = retraining_time.recipe_as_json(DEMO.training, epochs=DEMO.training.epochs)
     files = {"submission.py": retraining_time.RETRAINING, "recipe.json": recipe}
@@ -61,11 +70,11 @@ def test_retraining_ends_in_the_time_limit(sandbox: Sandbox, stage: Path) -> Non
 @pytest.mark.parametrize("number", range(len(DEMO.report.baselines)))
 def test_published_method_has_the_time_it_needs(sandbox: Sandbox, stage: Path, number: int) -> None:
     baseline = DEMO.report.baselines[number]
-    result = run(sandbox, stage, baseline.id, {"submission.py": baseline.source()})
+    result = tried(sandbox, stage, baseline.id, {"submission.py": baseline.source()})
     assert result.verdict.outcome == "weights", result.verdict
 
 
 @pytest.mark.parametrize("entrant", ENTRANTS, ids=lambda entrant: entrant.file.stem)
 def test_entrant_has_the_time_it_needs(sandbox: Sandbox, stage: Path, entrant: Entrant) -> None:
-    result = run(sandbox, stage, f"entrant-{entrant.file.stem}", {"submission.py": entrant.file.read_text()})
+    result = tried(sandbox, stage, f"entrant-{entrant.file.stem}", {"submission.py": entrant.file.read_text()})
     assert result.verdict.outcome == "weights", result.verdict
