@@ -56,7 +56,10 @@ def _tofu(folder: Path, settings: LoadSettings) -> EvaluationTask:
         ),
         data.n_sequences(),
         QuestionSets(_pairs(data.forget), _pairs(data.retain), prompts),
-        metrics=TOFU_METRICS + (("forget_Q_A_gibberish",) if settings.gibberish else ()),
+        metrics=(
+            *(name for name in TOFU_METRICS if data.holdout or name not in OF_MEMBERS),
+            *(("forget_Q_A_gibberish",) if settings.gibberish else ()),
+        ),
     )
 
 

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -72,14 +73,18 @@ def unlearn(
     unlearning, own = _method(method, constants or {})
     if retain is None and "retain" in method_info(method).budget:
         raise InvalidInput(f"method {method} trains on retain examples, too: give them (--retain)")
+    if refusals is None and "refusals" in method_info(method).needs:
+        raise InvalidInput(f"method {method} trains on refusals: give a text file with one a line (--refusals)")
     _require_new(out)
     rows = {name: _rows(path) for name, path in (("forget", forget), ("retain", retain)) if path is not None}
     said = _refusals(refusals)
+    if said and not all("question" in row for row in rows["forget"]):
+        raise InvalidTaskData(f"{forget}: refusals answer questions, and some rows have none")
     model = load_language_model(folder, dtype=settings.dtype, device=settings.device)
     prompts = PromptFormat.of(model, system_prompt=settings.system_prompt)
     encoded = {name: [_encode(model, prompts, row, settings) for row in found] for name, found in rows.items()}
-    refused = [encode_answer(model, prompts, str(r.get("question", "")), said[i % len(said)])
-               for i, r in enumerate(rows["forget"])] if said else []  # fmt: skip
+    answered = zip(rows["forget"], cycle(said), strict=False)
+    refused = [encode_answer(model, prompts, row["question"], refusal) for row, refusal in answered]
     before, began = _losses(model, encoded), time.monotonic()
     epochs = own.get("EPOCHS", 1)
     loaders = {
@@ -88,10 +93,7 @@ def unlearn(
     total = len(loaders["forget"]) * int(epochs if isinstance(epochs, int) else 1)
     loaders["forget"].on_batch = lambda n: on_batch(min(n, total), total)
     torch.manual_seed(settings.seed)
-    try:
-        unlearning(_Answering(model.network), loaders.get("retain"), loaders["forget"], None)
-    except KeyError as error:
-        raise InvalidInput(f"method {method}: {error.args[0]}; give refusals (--refusals), one a line") from error
+    unlearning(_Answering(model.network), loaders.get("retain"), loaders["forget"], None)
     network: Any = model.network
     network.eval()
     record = {

@@ -114,7 +114,7 @@ def leaderboard_page(
 
 
 def _of_limits(session: Session, place: Place) -> list[str]:
-    """Return what its organisers read where whoever retrains is first."""
+    """Return the warning for organisers where an entry that retrains ranks first."""
     split = competitions.find_split(session, place.competition, Visibility.PUBLIC) if place.is_organiser else None
     return warnings_of_limits(place, split) if split else []
 

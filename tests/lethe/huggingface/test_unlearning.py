@@ -141,7 +141,8 @@ def test_diverged_model_is_said_to_be_one(tmp_path, data, model):
         ({"method": "nopo"}, "method 'nopo' is not known; allowed are altpo"),
         ({"retain": None}, "method npo trains on retain examples, too"),
         ({"constants": {"LRATE": 1}}, "LRATE"),
-        ({"method": "dpo"}, "give refusals"),
+        ({"method": "dpo"}, "method dpo trains on refusals: give a text file"),
+        ({"method": "idk", "refusals": True, "forget": [{"text": "a"}]}, "refusals answer questions"),
         ({"forget": [{"prompt": "a"}]}, "row 1: `text` must be a text, and is missing"),
         ({"forget": [{"question": "a"}]}, "row 1: `answer` must be a text, and is missing"),
         ({"out": "full"}, "is there already: name a folder that is not, or is empty"),
@@ -153,6 +154,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(tmp_path, data, model,
     rows = given.pop("forget", FORGET)
     files = data(forget=rows, retain=RETAIN) | {name: value for name, value in given.items() if name == "retain"}
     options = {name: value for name, value in given.items() if name in ("method", "constants")}
+    options |= {"refusals": tmp_path / "refusals.txt"} if "refusals" in given else {}
     out = tmp_path / given.get("out", "out")
     with pytest.raises(AppError) as refused:
         unlearn(model, out, **{"method": "npo", **options}, **files)
