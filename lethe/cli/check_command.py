@@ -15,6 +15,7 @@ from lethe.cli.operator_packages import operator_packages
 from lethe.cli.output import console, notes, print_facts, print_json, print_notes
 from lethe.cli.overall_progress import OverallProgress
 from lethe.competition.kit_models import MIN_FOR_A_SHARE
+from lethe.competition.run_limits import compare_with_limit
 from lethe.errors import InvalidInput
 from lethe.runtime.original_filenames import name_as_sent
 from lethe.submission.failure_place import place_beside
@@ -175,9 +176,7 @@ def _time(seconds: float | None, limit_s: float, *, of: str) -> str | None:
     """Return a time beside its limit, of the processor or by the clock as the limit is, and whether it fits."""
     if seconds is None:
         return None
-    unit = "s of the processor" if of == "processor" else "s by the clock"
-    verdict = "fits" if seconds <= limit_s else "does NOT fit"
-    return f"{seconds:.2f} of {limit_s:.3g} {unit}, measured here: {verdict}"
+    return f"{compare_with_limit(seconds, limit_s, of)} (measured here)"
 
 
 def _rate_between(value: float | None, ends: tuple[float, float] | None) -> str | None:

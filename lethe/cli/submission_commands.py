@@ -14,6 +14,7 @@ from lethe.cli.overall_progress import OverallProgress
 from lethe.cli.placing import duration_text, get_placing, rank_text, share_text, time_taken_s
 from lethe.cli.submission_text import public_score, stage_text
 from lethe.client.api import JsonObject, LetheClient
+from lethe.competition.run_limits import compare_with_limit
 from lethe.errors import InvalidInput
 from lethe.submission.failure_place import names_line
 from lethe.submission.traceback_text import last_traceback
@@ -225,6 +226,13 @@ def _wait_text(submission: JsonObject) -> str | None:
     return f"{wait['reason']}{ahead}" + (f", about {duration_text(wait['seconds'])}" if wait["seconds"] else "")
 
 
+def _run_time_text(score: JsonObject) -> str | None:
+    """Return what a run takes at most; None without a score, and of servers that do not compare it with its limit."""
+    if not score.get("run_limit_s"):
+        return None
+    return f"at most {compare_with_limit(score['run_time_s'], score['run_limit_s'], score['run_time_of'])} (median)"
+
+
 def _failure_text(client: LetheClient, submission: JsonObject) -> str:
     """Return what a failed run on the public sample ended with: its whole traceback. Empty for any other end."""
     failure = submission["failure"] or {}
@@ -251,6 +259,7 @@ def _print_submission(submission: JsonObject, placing: JsonObject, *, as_json: b
             ("combined score", score_text(submission.get("combined_score"))),
             ("share of the oracle", share_text(placing.get("share_of_oracle"))),
             ("team's rank", rank_text(placing)),
+            ("one run", _run_time_text(score)),
             ("unconfirmed", UNCONFIRMED if score.get("is_unconfirmed") else None),
             ("time taken", duration_text(time_taken_s(submission))),
             ("error", failure.get("error_class")),

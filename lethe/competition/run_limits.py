@@ -60,6 +60,22 @@ def run_limit(limits: Limits, cost: RetrainingCost) -> RunLimit:
     return RunLimit(min(by_clock), cpu_time_s, training_s)
 
 
+def as_tenths(time_s: float, limit_s: float) -> float:
+    """Return the least tenth of the limit, seconds, that a time which kept it does not exceed."""
+    return round(limit_s * min(10, max(1, math.ceil(10 * time_s / limit_s))) / 10, 6)
+
+
+def compare_with_limit(time_s: float, limit_s: float | None, of: str) -> str:
+    """Return a run's time beside its limit, and whether it fits. of: "processor" or "clock", as the limit is.
+
+    limit_s: None where the time that is limited was not measured.
+    """
+    unit = "s of the processor" if of == "processor" else "s by the clock"
+    if limit_s is None:
+        return f"{time_s:.3g} {unit}"
+    return f"{time_s:.2g} of {limit_s:.3g} {unit}: {'fits' if time_s <= limit_s else 'does NOT fit'}"
+
+
 def limit_warnings(limits: Limits, cost: RetrainingCost, *, n_models: int, estimated: bool = False) -> list[str]:
     """Return a sentence for each thing that is wrong with the limits of runs: they leave the time to retrain, nothing
     ties them to retraining, or all runs together have less time than runs that use their own limits.

@@ -89,12 +89,14 @@ class StoredOutputs:
 
 @dataclass(frozen=True)
 class ShardOutputs(StoredOutputs):
-    """Of the runs of a shard. wall_time_s: of each run, in seconds, float64 [n].
+    """Of the runs of a shard. wall_time_s: of each run, in seconds, float64 [n]. cpu_time_s: the same of the processor;
+    None of a notebook's models and where nobody trusted measured it.
 
     weights_sha256: of the file with the weights that are kept of the first runs, None if none are.
     """
 
     wall_time_s: Array = field(kw_only=True)
+    cpu_time_s: Array | None = field(default=None, kw_only=True)
     weights_sha256: str | None = field(default=None, kw_only=True)
 
     def to_bytes(self) -> bytes:

@@ -19,6 +19,7 @@ from typing import Annotated, Any, NewType
 from pydantic import Field
 from sqlalchemy import ColumnElement, func
 
+from lethe.competition.run_limits import as_tenths
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from server.competitions.lifecycle import is_revealed
@@ -139,11 +140,14 @@ def share_of(value: ShownNumber | None, oracle: float | None) -> ShownNumber | N
     return ShownNumber(value / oracle) if value is not None and oracle else None
 
 
-def show_run_time(seconds: float | None) -> ShownNumber | None:
-    """Return the least of a few times that a run's time does not exceed."""
+def show_run_time(details: Mapping[str, Any]) -> tuple[ShownNumber, ShownNumber | None] | None:
+    """Return the median run's time by tenths of its limit, and the limit; without one, by a few steps."""
+    if limited := details.get("run_time"):
+        return ShownNumber(as_tenths(limited["s"], limited["limit_s"])), ShownNumber(limited["limit_s"])
+    seconds = details.get("run_wall_time_s")
     if not seconds:
         return None
-    return ShownNumber(next((level for level in RUN_TIMES_S if seconds <= level), RUN_TIMES_S[-1]))
+    return ShownNumber(next((level for level in RUN_TIMES_S if seconds <= level), RUN_TIMES_S[-1])), None
 
 
 # Scores
@@ -201,8 +205,12 @@ class ShownScore:
     scorer_version: Annotated[str, Field(examples=["1"])]
     computed_at: Annotated[ShownMoment, Field(description="to the minute")]
     run_time_s: Annotated[
-        ShownNumber | None, Field(description="what the median run takes at most, by the clock", examples=[0.5])
+        ShownNumber | None, Field(description="what the median run takes at most", examples=[0.12])
     ] = None
+    run_limit_s: Annotated[ShownNumber | None, Field(description="of one run, of the same time", examples=[0.2])] = None
+    run_time_of: Annotated[ShownText, Field(description="the processor or the clock", examples=["processor"])] = (
+        ShownText("clock")
+    )
     breakdown: Annotated[Breakdown | None, Field(description="where the organiser shows it")] = None
     is_unconfirmed: Annotated[bool, Field(description="it takes no rank until an organiser confirms it")] = False
 
@@ -228,13 +236,16 @@ def score(
     has_interval = metric.show_intervals and not hides_parts and low is not None and high is not None
     has_parts = metric.show_breakdown and not hides_parts
     minute = to_minute(found.computed_at)
+    run_time_s, run_limit_s = show_run_time(found.details) or (None, None)
     return ShownScore(
         final_score=show_score(found.final_score if rung is None else rung, visibility),
         interval_low=show_score(low, visibility) if has_interval and low is not None else None,
         interval_high=show_score(high, visibility) if has_interval and high is not None else None,
         scorer_version=found.scorer_version,
         computed_at=ShownMoment(max(minute, received_at) if received_at else minute),
-        run_time_s=show_run_time(found.details.get("run_wall_time_s")),
+        run_time_s=run_time_s,
+        run_limit_s=run_limit_s,
+        run_time_of=ShownText((found.details.get("run_time") or {}).get("of", "clock")),
         breakdown=Breakdown.of(found, found.details) if has_parts else None,
         is_unconfirmed=found.is_unconfirmed if is_unconfirmed is None else is_unconfirmed,
     )

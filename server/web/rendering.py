@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 from jinja2 import Environment
 from markupsafe import Markup
 
+from lethe.competition.run_limits import compare_with_limit
 from lethe.errors import AppError
 from lethe.submission.archive import size_limits
 from server.config import get_settings
@@ -62,6 +63,7 @@ def environment() -> Environment:
         markdown=markdown,
     )
     made.globals.update(
+        run_time=compare_with_limit,
         asset=assets.url,
         pairs=pairs,
         integrity=assets.integrity,

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from lethe.evaluation.shard_outputs import ShardOutputs
 
-NOT_COMPARED = "wall_time_s"
+NOT_COMPARED = ("wall_time_s", "cpu_time_s")
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Difference:
 
 def rows(outputs: ShardOutputs, first: int, n_runs: int) -> dict[str, NDArray[np.generic]]:
     """Return the arrays of some of a shard's runs. first: counted from the shard's own first run."""
-    return {name: array[first : first + n_runs] for name, array in outputs.arrays().items() if name != NOT_COMPARED}
+    return {name: array[first : first + n_runs] for name, array in outputs.arrays().items() if name not in NOT_COMPARED}
 
 
 def find_difference(

@@ -149,7 +149,7 @@ def _ended(session: Any, submission: Submission) -> Ended:
     score = session.get(PublicScore, evaluation.id)
     result: tuple[Any, ...] = ()
     if score:
-        measured = {name: value for name, value in score.details.items() if name != "run_wall_time_s"}
+        measured = {name: value for name, value in score.details.items() if name not in ("run_wall_time_s", "run_time")}
         result = (score.final_score, score.retain_ratio, score.test_ratio, measured)
     outcome = "weights" if submission.stage == "scored" else submission.error_class or submission.stage
     return Ended(outcome, submission.fault, result)

@@ -52,14 +52,24 @@ def connect_soon(port: int) -> socket.socket:
             time.sleep(0.05)
 
 
-ENDLESS_HEADS = (b"GET / HTTP/1.1\r\nX: ", b"GET /", b"GET / HTTP/1.1\r\n" + b"X: a\r\n" * 5000)
+TOO_LONG = b"a" * (2 * MAX_HEAD_BYTES)
+CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+REFUSED = (
+    b"GET / HTTP/1.1\r\nX: " + TOO_LONG,
+    b"GET /" + TOO_LONG,
+    b"GET / HTTP/1.1\r\n" + b"X: a\r\n" * 5000 + TOO_LONG,
+    b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    CHUNKED + b"1;x=" + TOO_LONG,
+)
 
 
-@pytest.mark.parametrize("begun", ENDLESS_HEADS)
-def test_head_without_end_is_refused(begun: bytes, tmp_path: Path, migrated_sqlite_url: str) -> None:
+@pytest.mark.parametrize("sent", REFUSED, ids=("header", "address", "headers", "two-hosts", "chunk-extension"))
+def test_head_that_is_too_long_or_has_two_hosts_is_refused(
+    sent: bytes, tmp_path: Path, migrated_sqlite_url: str
+) -> None:
     with (
         web_process(tmp_path, LETHE_DATABASE_URL=migrated_sqlite_url, LETHE_HOME=str(tmp_path)) as port,
         socket.create_connection(("127.0.0.1", port), timeout=60) as connection,
     ):
-        connection.sendall(begun + b"a" * (2 * MAX_HEAD_BYTES))
+        connection.sendall(sent)
         assert connection.recv(100).startswith(b"HTTP/1.1 400 ")

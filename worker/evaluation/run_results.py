@@ -20,6 +20,7 @@ class Done:
 
     outputs: list[RunOutputs] = field(default_factory=list)
     wall_times_s: list[float] = field(default_factory=list)
+    cpu_times_s: list[float] = field(default_factory=list)  # of each run; empty of a notebook's models
     logs: list[tuple[int, str]] = field(default_factory=list)
     kept: KeptWeights = field(default_factory=KeptWeights)
     sample_answers: bytes | None = None  # of a language model's run on the sample
@@ -36,6 +37,7 @@ class Done:
         return ShardOutputs.of_runs(
             self.outputs,
             wall_time_s=np.array(self.wall_times_s, dtype=np.float64),
+            cpu_time_s=np.array(self.cpu_times_s, dtype=np.float64) if self.cpu_times_s else None,
             weights_sha256=None if weights is None else hashlib.sha256(weights).hexdigest(),
         )
 

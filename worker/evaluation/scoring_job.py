@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile, Scoring
 from lethe.competition.ranking_section import SCORE, Ranking
+from lethe.competition.run_limits import RunLimit, run_limit
 from lethe.competition.visibility import Visibility
 from lethe.data.errors import InvalidSplit
 from lethe.errors import HostFault
@@ -56,6 +57,7 @@ class ScoringWork:
     attack_seed: int
     oracle_seed: int
     file: CompetitionFile
+    run_limit: RunLimit
     asked_at: datetime | None
 
 
@@ -96,7 +98,12 @@ def _score(context: WorkerContext, work: ScoringWork) -> bool:
         recorded = scores.record(
             session,
             evaluation_id,
-            _record(found, unlearned, confidence_ratios(judged, retrained) | {"flags": _flags(doubt)}, ranked),
+            _record(
+                found,
+                unlearned,
+                confidence_ratios(judged, retrained) | {"flags": _flags(doubt), "run_time": _run_time(work, unlearned)},
+                ranked,
+            ),
             oracle=oracle_as_data(oracle, work.file.ranking),
             asked_at=work.asked_at,
         )
@@ -169,6 +176,15 @@ def oracle_score(
     return score_outputs(oracle, retrained, scoring=scoring, attack_seed=attack_seed)
 
 
+def _run_time(work: ScoringWork, unlearned: ShardOutputs) -> dict[str, Any] | None:
+    """Return the median run's time beside the limit of its kind; None where the processor's was not measured."""
+    if work.run_limit.cpu_time_s is None:
+        return {"s": float(np.median(unlearned.wall_time_s)), "limit_s": work.run_limit.wall_time_s, "of": "clock"}
+    if unlearned.cpu_time_s is None:
+        return None
+    return {"s": float(np.median(unlearned.cpu_time_s)), "limit_s": work.run_limit.cpu_time_s, "of": "processor"}
+
+
 def _flags(doubt: Doubt) -> dict[str, Any]:
     """Return what an organiser should look at, as `details` holds it."""
     return {
@@ -203,6 +219,7 @@ def scoring_work(session: Session, evaluation_id: str, shards: Sequence[Shard]) 
         attack_seed=secret_attack_seed(file, visibility, code),
         oracle_seed=secret_attack_seed(file, visibility, ORACLE),
         file=file,
+        run_limit=run_limit(file.limits, split.retraining),
         asked_at=evaluation.finished_at,
     )
 

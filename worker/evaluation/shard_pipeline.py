@@ -268,6 +268,7 @@ def _take(
         done.kept.add(run, result.weights, integer_buffers=integer_buffers)
     prometheus.RUN_SECONDS.observe(result.wall_time_s)
     done.wall_times_s.append(result.wall_time_s)
+    done.cpu_times_s.append(result.cpu_time_s)
 
 
 def _close(context: RunningContext, shard: ClaimedShard, done: Done) -> str:

@@ -116,6 +116,7 @@ _STORED = (
     _array("retain_accuracy", "N", _CONFIDENCES, "accuracy on the retain set, in [0, 1]"),
     _array("test_accuracy", "N", _CONFIDENCES, "accuracy on the test set, in [0, 1]"),
     _array("wall_time_s", "N", _CONFIDENCES, "time of the run, in seconds", of_runs=True),
+    _array("cpu_time_s", "N", _CONFIDENCES, "processor time of the run, in seconds", of_runs=True),
     _array("epsilon", "S", _CONFIDENCES, "epsilon of every forget example, in nats, as the score computes it"),
     _array("forget_correct", "N S", _LOSSES, "whether the forget example is classified correctly"),
     _array("forget_loss", "N S", _LOSSES, "cross-entropy of the forget examples, in nats"),

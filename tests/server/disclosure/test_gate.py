@@ -28,9 +28,14 @@ def test_score_tells_no_more_than_is_said() -> None:
 
 def test_time_of_a_run_tells_no_more_than_is_said() -> None:
     values = np.exp(np.linspace(-9.0, 12.0, 10_000))
-    assert different(gate.show_run_time, values) == pytest.approx(gate.BITS_OF_A_RUN_TIME)
-    assert [gate.show_run_time(value) for value in (0.31415, 0.5, 59.0, 1e9)] == [0.5, 0.5, 100.0, 1000.0]
-    assert gate.show_run_time(None) is None
+    by_clock = [(gate.show_run_time({"run_wall_time_s": float(value)}) or ())[0] for value in values]
+    assert log2(len(set(by_clock))) == pytest.approx(gate.BITS_OF_A_RUN_TIME)
+    of_the_limit = [gate.show_run_time({"run_time": {"s": float(value), "limit_s": 0.2}}) for value in values]
+    assert log2(len(set(of_the_limit))) <= gate.BITS_OF_A_RUN_TIME
+    shown = [gate.show_run_time({"run_wall_time_s": value}) for value in (0.31415, 0.5, 59.0, 1e9)]
+    assert shown == [(0.5, None), (0.5, None), (100.0, None), (1000.0, None)]
+    assert gate.show_run_time({"run_time": {"s": 0.11, "limit_s": 0.2}, "run_wall_time_s": 7.0}) == (0.12, 0.2)
+    assert gate.show_run_time({}) is None
 
 
 @pytest.mark.parametrize("largest", [1.0, 10.0, 1e6])

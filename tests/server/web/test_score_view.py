@@ -48,7 +48,11 @@ def make(server: Instance, visitor: Visitor) -> Make:
             scored(session, rival, split, 0.15)
             ids = [scored(session, team, split, value, hours_ago=9.0 - n).id for n, value in enumerate(values)]
             for found in session.query(PublicScore):
-                found.details = {"run_wall_time_s": 0.31415, "epsilon_percentiles": PERCENTILES}
+                found.details = {
+                    "run_wall_time_s": 0.31415,
+                    "run_time": {"s": 0.1101, "limit_s": 0.2, "of": "processor"},
+                    "epsilon_percentiles": PERCENTILES,
+                }
                 replicates = np.random.default_rng(7).normal(found.final_score, 0.01, 20)
                 found.replicates = {"seed": 1, "n_models": 4, "factor": 1.0, "headline": replicates.tolist()}
         visitor.log_in("ada")
@@ -62,7 +66,7 @@ def test_a_scored_submission_tells_rank_best_and_time_of_a_run(make: Make, visit
     page = plain_text(visitor.get(f"/submissions/{worse}").text)
     assert "Rank 2 of 2 teams, by another submission" in page
     assert "Your best 0.10000 , 0.05000 more" in page
-    assert "One run at most 0.5 s by the clock (median); each kept its limit" in page
+    assert "One run (median) at most 0.12 of 0.2 s of the processor: fits" in page
     assert "Your best this one" in plain_text(visitor.get(f"/submissions/{better}").text)
 
 
@@ -75,7 +79,8 @@ def test_the_factors_are_shown_only_where_they_are_opened(make: Make, server: In
         ada = accounts.find(session, "ada")
     answer = server.client.get(f"/api/v1/submissions/{own}", headers=server.headers(ada))
     assert answer.json()["score"]["breakdown"] is None
-    assert answer.json()["score"]["run_time_s"] == 0.5
+    shown = answer.json()["score"]
+    assert (shown["run_time_s"], shown["run_limit_s"], shown["run_time_of"]) == (0.12, 0.2, "processor")
 
 
 def test_opened_factors_stand_beside_exact_retrainings(make: Make, visitor: Visitor) -> None:

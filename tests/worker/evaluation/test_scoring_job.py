@@ -1,6 +1,7 @@
 """From the stored outputs of a shard's runs to a score in the table of its split."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from lethe.competition.visibility import Visibility
 from lethe.data.errors import DamagedSplit
 from lethe.evaluation.competition_score import secret_attack_seed
 from lethe.evaluation.model_outputs import OUTPUT_PATHS
+from lethe.evaluation.shard_outputs import ShardOutputs
 from lethe.metrics.scoring.epsilon import per_example_epsilon
 from server.competitions.stored_file import stored_file
 from server.db import Database
@@ -33,11 +35,13 @@ __all__ = ["competition", "database", "sent"]
 TABLES = {Visibility.PUBLIC: PublicScore, Visibility.PRIVATE: PrivateScore}
 
 
-def waiting_for_score(database: Database, competition: Competition, visibility: Visibility, storage: Storage) -> str:
+def waiting_for_score(
+    database: Database, competition: Competition, visibility: Visibility, storage: Storage, *, given: ShardOutputs
+) -> str:
     """Add an evaluation whose one shard is done. Return its id."""
     manifest_sha256 = stored_split(storage, split_key(competition.slug, visibility.value))
     submission = add_submission(database, competition, "ada")
-    result = outputs(1).to_bytes()
+    result = given.to_bytes()
     with database.write() as session:
         split = session.scalars(select(Split).where(Split.visibility == visibility.value)).one()
         split.manifest_sha256 = manifest_sha256
@@ -63,7 +67,7 @@ def test_score_stores_each_epsilon_in_the_table_of_its_split(
     database: Database, competition: Competition, sent: list[str], tmp_path: Path, *, visibility: Visibility
 ) -> None:
     storage = Storage((tmp_path / "storage").as_uri())
-    evaluation_id = waiting_for_score(database, competition, visibility, storage)
+    evaluation_id = waiting_for_score(database, competition, visibility, storage, given=outputs(1))
     context = SimpleNamespace(database=database, storage=storage)
     assert score_evaluation(context, evaluation_id)  # type: ignore[arg-type]  # what scoring needs of a context
     with database.read() as session:
@@ -81,12 +85,42 @@ def test_score_stores_each_epsilon_in_the_table_of_its_split(
         assert [session.scalars(select(table)).all() for table in others] == [[]]
 
 
+@pytest.mark.parametrize(
+    ("retraining_cpu_s", "cpu_time_s", "expected"),
+    [
+        (None, np.full(N, 0.5), {"s": 0.5, "limit_s": 5.0, "of": "clock"}),
+        (10.0, np.full(N, 0.5), {"s": 0.5, "limit_s": 3.25, "of": "processor"}),
+        (10.0, None, None),  # of an organiser's own machine: the clock says nothing about a limit of the processor
+    ],
+)
+def test_time_of_runs_is_kept_beside_the_limit_of_its_kind(
+    database: Database,
+    competition: Competition,
+    sent: list[str],
+    tmp_path: Path,
+    *,
+    retraining_cpu_s: float | None,
+    cpu_time_s: NDArray[np.float64] | None,
+    expected: dict[str, Any] | None,
+) -> None:
+    storage = Storage((tmp_path / "storage").as_uri())
+    given = replace(outputs(1), wall_time_s=np.full(N, 0.5), cpu_time_s=cpu_time_s)
+    evaluation_id = waiting_for_score(database, competition, Visibility.PUBLIC, storage, given=given)
+    with database.write() as session:
+        split = session.scalars(select(Split).where(Split.visibility == "public")).one()
+        split.retraining_cpu_s, split.start_cpu_s = retraining_cpu_s, 0.25
+    context = SimpleNamespace(database=database, storage=storage)
+    assert score_evaluation(context, evaluation_id)  # type: ignore[arg-type]
+    with database.read() as session:
+        assert session.scalars(select(PublicScore)).one().details["run_time"] == expected
+
+
 @pytest.mark.parametrize("kind", ["retrained", "oracle"])
 def test_damaged_outputs_give_no_score(
     database: Database, competition: Competition, sent: list[str], tmp_path: Path, *, kind: str
 ) -> None:
     storage = Storage((tmp_path / "storage").as_uri())
-    evaluation_id = waiting_for_score(database, competition, Visibility.PUBLIC, storage)
+    evaluation_id = waiting_for_score(database, competition, Visibility.PUBLIC, storage, given=outputs(1))
     path = storage.local_folder(split_key(competition.slug, "public")) / OUTPUT_PATHS[kind]  # type: ignore[index]
     content = bytearray(path.read_bytes())
     for place in range(1, 51):

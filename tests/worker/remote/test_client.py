@@ -3,16 +3,19 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from server.models.evaluation import ShardKind
 from server.worker_facts import WorkerFacts
+from tests.server.evaluations.conftest import N
+from tests.support.stored_outputs import outputs
 from worker.remote.client import NotHeld, ServerUnreachable, TokenRefused, WorkerApi, WorkerRefused
 from worker.remote.leases import MAX_LOG_BYTES, HttpLeases, logs_as_data
 
@@ -123,9 +126,11 @@ def test_logs_are_cut_to_what_a_request_may_hold() -> None:
 def test_weights_are_sent_before_the_result_that_names_them(serve: Callable[..., Scripted]) -> None:
     script = serve((204, {}, b""), data(200, held=True))
     shard: Any = SimpleNamespace(shard_id=7, attempt=2, kind=ShardKind.RUNS)
-    assert HttpLeases(make_api(script)).close(shard, b"result", (), wall_time_s=1.0, weights=b"weights")
+    measured = replace(outputs(0), cpu_time_s=np.ones(N))
+    assert HttpLeases(make_api(script)).close(shard, measured.to_bytes(), (), wall_time_s=1.0, weights=b"weights")
     sent = [(method, path.rpartition("/")[2], body) for method, path, _, body in script.asked]
-    assert sent == [("PUT", "weights", b"weights"), ("PUT", "result", b"result")]
+    # Servers of earlier versions refuse arrays that they do not know.
+    assert sent == [("PUT", "weights", b"weights"), ("PUT", "result", outputs(0).to_bytes())]
 
 
 def test_result_is_not_sent_when_its_weights_are_refused(serve: Callable[..., Scripted]) -> None:
