@@ -11,7 +11,7 @@ import typer.main
 from rich.markup import render
 
 from lethe.cli.main import build_app
-from lethe.cli.metrics_commands import CatalogueGroup
+from server.main import create_app
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -19,13 +19,10 @@ CODE = re.compile(r"`((?:[^`\s]*/)?lethe [^`]+)`")
 GROUPS = (
     "competition",
     "methods",
-    "metrics",
     "new",
     "rejudge",
-    "worker-token",
     "benchmark",
     "data",
-    "dataset",
     "reference",
 )
 IN_BLOCK = re.compile(r"(?:^|[$&;(]\s*|\s)((?:\.venv/bin/)?lethe [a-z-].*)")
@@ -66,9 +63,6 @@ def faults(command_line: str, root: Any) -> list[str]:
         ]
     command, rest = root, words
     while (children := getattr(command, "commands", None)) and rest and not rest[0].startswith("-"):
-        if rest[0] not in children and isinstance(command, CatalogueGroup):
-            command = children["show"]
-            continue
         if rest[0] not in children:
             return [f"{command_line}: there is no command {rest[0]!r}"]
         command, rest = children[rest[0]], rest[1:]
@@ -83,8 +77,6 @@ def all_commands(command: Any, *path: str) -> Iterator[list[str]]:
     if children is None:
         yield list(path)
     for name, child in (children or {}).items():
-        if isinstance(command, CatalogueGroup) and name == "show":
-            continue  # `lethe metrics [ID]`
         yield from all_commands(child, *path, name)
 
 
@@ -100,7 +92,7 @@ def test_documented_commands_exist(page: Path, root: Any) -> None:
 
 def test_commands_named_in_short_exist(root: Any) -> None:
     lines = list(commands_in_tables((ROOT / "docs/participants/commands.md").read_text("utf-8")))
-    assert "lethe competition limits NAME --set submissions_per_day=3 --preview" in lines
+    assert "lethe competition create FILE --prepare --no-upload" in lines
     assert [fault for line in lines for fault in faults(line, root)] == []
 
 
@@ -116,6 +108,21 @@ def test_missing_commands_and_options_are_noticed(root: Any) -> None:
     assert faults("lethe benchmark table|plot|check X", root) == []
     assert "no command 'foretell'" in faults("lethe competition foretell", root)[0]
     assert "no option --foretell" in faults("lethe submit x.py --foretell", root)[0]
+
+
+def test_documented_requests_exist(root: Any) -> None:
+    routes = {
+        (method.upper(), re.compile(re.sub(r"\{\w+\}", "[^/]+", path.removeprefix("/api/v1"))))
+        for path, methods in create_app().openapi()["paths"].items()
+        for method in methods
+    }
+    lines = [line for page in PAGES for line in commands_in(page.read_text("utf-8")) if line.startswith("lethe api ")]
+    asked = {(line.split()[2], line.split()[3]) for line in lines if line.split()[2:] != ["METHOD", "PATH"]}
+    assert len(asked) > 50
+    unknown = {
+        each for each in asked if not any(each[0] == known and path.fullmatch(each[1]) for known, path in routes)
+    }
+    assert unknown == set()
 
 
 def test_help_loses_no_word_to_markup(root: Any) -> None:

@@ -1,4 +1,4 @@
-"""`lethe login`, `logout`, `register`, `whoami`, `tokens`: your account."""
+"""`lethe login`, `logout`, `register`, `whoami`: your account."""
 
 import platform
 import sys
@@ -8,7 +8,7 @@ import typer
 
 from lethe.cli import client_config
 from lethe.cli.context import Output, Server, Url
-from lethe.cli.output import console, print_facts, print_rows
+from lethe.cli.output import console, print_facts
 from lethe.client.api import ApiError, LetheClient
 from lethe.errors import InvalidInput
 from lethe.text_files import SIGNATURE
@@ -24,7 +24,6 @@ def register_commands(app: typer.Typer) -> None:
     app.command()(logout)
     app.command("register")(register)
     app.command()(whoami)
-    app.command()(tokens)
 
 
 def login(
@@ -125,15 +124,3 @@ def whoami(server: Server) -> None:
     account = server.client.me()
     server.answer({"url": server.client.url, **account})
     print_facts((("server", server.client.url), ("account", account["name"]), ("role", account["role"])))
-
-
-def tokens(
-    server: Server, revoke: Annotated[str | None, typer.Option("--revoke", help="The id of a token to revoke.")] = None
-) -> None:
-    """List your API tokens with what they are good for and until when, or revoke one."""
-    if revoke:
-        server.client.revoke_token(revoke)
-    found = server.client.tokens()
-    server.answer(found)
-    columns = {"id": "id", "label": "label", "scope": "scope", "good until": "expires_at", "last used": "last_used_at"}
-    print_rows(found, columns, title="Tokens", empty="No tokens.")

@@ -98,7 +98,7 @@ def planned_uploads(path: Path, file: "CompetitionFile") -> PlannedUploads:
         if not _root_in_file(str(root)).search(text):
             raise InvalidInput(
                 f'{path}: {root} cannot be found in the text; write it as root = "{root}", or upload it with '
-                "`lethe dataset upload` and name that"
+                "`lethe api POST /datasets` and name that"
             )
         found[str(root)] = folder, each.slug.replace("--", "-")[:64].strip("-")
     return PlannedUploads(

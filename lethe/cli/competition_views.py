@@ -1,4 +1,4 @@
-"""`lethe competitions`, `show`, `leaderboard`, `quota`, `use`: what anyone in a competition looks at."""
+"""`lethe competitions`, `show`, `leaderboard`, `use`: what anyone in a competition looks at."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -6,14 +6,14 @@ from typing import Annotated
 import typer
 
 from lethe.cli import client_config
-from lethe.cli.context import InCompetition, Output, PublicCompetition, PublicServer
+from lethe.cli.context import Output, PublicCompetition, PublicServer
 from lethe.cli.output import console, local_time, notes, print_facts, print_rows, print_table, score_text
 from lethe.client.api import JsonObject
 from lethe.submission.archive import size_limits
 
 
 def register_commands(app: typer.Typer) -> None:
-    for command in (competitions, show, leaderboard, quota, use):
+    for command in (competitions, show, leaderboard, use):
         app.command()(command)
 
 
@@ -98,21 +98,6 @@ def _board_row(row: JsonObject, extra: Sequence[str]) -> tuple[object, ...]:
         row["entries"] or None,
         local_time(row.get("last_entry_at")),
         ", ".join(mark for mark in marks if mark != "function"),
-    )
-
-
-def quota(server: InCompetition) -> None:
-    """Show how many submissions are left."""
-    found = server.client.quota(server.slug)
-    server.answer(found)
-    print_facts(
-        (
-            ("phase", found.get("phase") or None),
-            ("left now", found["remaining"]),
-            ("used today", f"{found['used_today']} of {found['per_day']}"),
-            ("left in all", found["remaining_total"]),
-            ("quota resets", local_time(found["resets_at"])),
-        )
     )
 
 

@@ -38,9 +38,10 @@ def connected(url: str | None = None, *, anonymous: bool = False) -> Iterator[Le
         try:
             yield client
         except ApiError as error:
-            if error.http_status == NotLoggedIn.http_status and token is not None:
-                raise NotLoggedIn(f"{address.url} does not take this token. Run `lethe login` again.") from error
-            raise
+            if error.http_status != NotLoggedIn.http_status:
+                raise
+            refused = f"{address.url} does not take this token. Run `lethe login` again."
+            raise NotLoggedIn(refused if token else client_config.missing_token(address)) from error
 
 
 def chosen_competition(client: LetheClient, given: str | None) -> str:

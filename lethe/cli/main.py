@@ -7,6 +7,7 @@ this package lies in, and from nowhere else: a `server.py` in the current folder
 import os
 import sys
 from importlib import import_module
+from typing import Any
 
 # Before NumPy is loaded. Metrics solve thousands of small problems: with OpenBLAS's threads each waits for all others,
 # on a busy machine up to a hundred times as long as it computes.
@@ -14,7 +15,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import typer
 from rich.markup import escape
-from typer.models import CommandInfo, TyperInfo
+from typer.core import TyperGroup
 
 import lethe
 from lethe.cli.context import Commands
@@ -34,35 +35,54 @@ EXTRAS = {
     **dict.fromkeys(("transformers", "peft", "gguf"), "hf"),
 }
 
-# Modules with commands, in the order of their lists.
+# Modules with commands.
 MODULES = (
     "account_commands", "competition_views", "kit_commands", "team_commands", "participation_commands",
-    "question_commands", "submission_commands", "check_command", "score_command", "prepare_command",
-    "confidences_command", "metrics_commands", "language_model_commands", "methods_commands",
-    "benchmarks.benchmark_commands", "data_commands", "new_commands", "competition_group", "dataset_commands",
-    "rejudging_commands", "receipt_commands",
-    "reference_commands", "worker_token_commands",
+    "submission_commands", "check_command", "score_command", "prepare_command", "confidences_command",
+    "metrics_commands", "language_model_commands", "methods_commands", "benchmarks.benchmark_commands",
+    "data_commands", "new_commands", "competition_group", "rejudging_commands", "verify_command", "reference_commands",
+    "api_command",
 )  # fmt: skip
 
-# Headings of `lethe --help`, and the commands below each.
-PANELS = {
-    "Try it, and host on this machine": ("demo", "up", "install-service", "close", "doctor", "libraries"),
+# Headings of `lethe --help`: the commands that are explained below each, and the others.
+SECTIONS = {
+    "Host on this machine": (("demo", "up"), ("close", "install-service", "doctor", "libraries")),
     "Take part": (
-        "login", "logout", "register", "whoami", "tokens", "join", "terms", "questions", "ask", "pages",
-        "team", "competitions", "show",
-        "leaderboard", "quota", "use",
-        "init", "check", "submit", "submissions", "status", "logs", "answers", "cancel", "select", "publish",
-        "download", "receipt", "verify",
+        ("login", "init", "check", "submit", "status", "leaderboard", "api"),
+        (
+            "register", "logout", "whoami", "competitions", "show", "use", "join", "team", "submissions", "logs",
+            "cancel", "select", "verify",
+        ),
     ),
-    "Organise a competition": ("competition", "dataset", "data", "prepare", "rejudge", "accounts", "worker-token"),
+    "Organise a competition": (("competition",), ("rejudge", "prepare", "data")),
     "Measure, without a server": (
-        "score", "confidences", "evaluate", "unlearn", "compare", "metrics", "methods", "benchmark", "reference", "new",
+        ("score", "evaluate", "unlearn", "metrics", "methods", "benchmark"),
+        ("confidences", "compare", "reference", "new"),
     ),
     "Operate an instance": (
-        "worker", "workers", "cordon", "uncordon", "migrate", "backup", "verify-backup", "scheduled-backup", "restore",
-        "export", "import", "gc", "replay", "create-admin", "reset-password", "reset-second-factor",
+        ("export", "import"),
+        (
+            "worker", "workers", "cordon", "uncordon", "migrate", "backup", "verify-backup", "scheduled-backup",
+            "restore", "gc", "replay", "create-admin", "reset-password", "reset-second-factor",
+        ),
     ),
 }  # fmt: skip
+
+
+class AllCommands(TyperGroup):
+    """The list of all commands, on one screen."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write usage, and each command under what its reader wants to do."""
+        self.format_usage(ctx, formatter)
+        formatter.write(f"{self.help}\n`lethe COMMAND --help` explains one. Options: --version, --install-completion\n")
+        for heading, (explained, others) in SECTIONS.items():
+            there = [name for name in (*explained, *others) if name in self.commands]
+            shown = [(name, self.commands[name].get_short_help_str(60)) for name in there if name in explained]
+            with formatter.section(heading):
+                formatter.write_dl(shown)
+                if rest := [name for name in there if name in others]:
+                    formatter.write_text(f"and: {', '.join(rest)}")
 
 
 def _print_version(asked: bool) -> None:
@@ -109,7 +129,8 @@ def build_app() -> typer.Typer:
     """Return the command with everything that this installation has."""
     app = Commands(
         name="lethe",
-        help="Take part in machine-unlearning competitions, host them, and measure unlearning methods.",
+        cls=AllCommands,
+        help="Take part in competitions, host them, and measure unlearning methods.",
         callback=_main,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -118,27 +139,7 @@ def build_app() -> typer.Typer:
     packages = (f"{package}.cli.commands" for package in operator_packages())
     for module in (*packages, *(f"lethe.cli.{name}" for name in MODULES)):
         import_module(module).register_commands(app)
-    _group(app)
     return app
-
-
-def _group(app: typer.Typer) -> None:
-    """Show each command of the list of all under what its reader wants to do."""
-    headings = {name: heading for heading, names in PANELS.items() for name in names}
-    commands: list[CommandInfo | TyperInfo] = [*app.registered_commands, *app.registered_groups]
-    for command in commands:
-        command.rich_help_panel = headings.get(_name(command))
-    order = list(PANELS)
-    app.registered_commands.sort(key=lambda command: order.index(str(headings.get(_name(command), order[0]))))
-
-
-def _name(command: CommandInfo | TyperInfo) -> str:
-    """Return how a command is called, however its module has said so."""
-    if isinstance(command.name, str):
-        return command.name
-    if isinstance(command, TyperInfo):
-        return str(command.typer_instance.info.name) if command.typer_instance else ""
-    return getattr(command.callback, "__name__", "").replace("_", "-")
 
 
 if __name__ == "__main__":

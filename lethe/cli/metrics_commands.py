@@ -3,17 +3,15 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Column, Table
-from typer.core import TyperGroup
 
 from lethe.cli.compare_command import compare
-from lethe.cli.context import Commands, InCompetition
 from lethe.cli.metric_options import All, AsJson, Ids, Seed, fail, metric_requests, value_text
-from lethe.cli.output import console, write_json
+from lethe.cli.output import write_json
 
 if TYPE_CHECKING:
     from lethe.metrics import Inputs, Metric, MetricResult
@@ -23,20 +21,9 @@ Examples = Annotated[bool, typer.Option("--examples", help="With --json: values 
 ARROWS = {"higher": "↑", "lower": "↓", "towards retrained": "→", "none": ""}
 
 
-class CatalogueGroup(TyperGroup):
-    """`lethe metrics [ID]` is `lethe metrics show [ID]`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        is_command = bool(args) and (args[0] in self.commands or args[0] == "--help")
-        return super().parse_args(ctx, args if is_command else ["show", *args])
-
-
 def register_commands(app: typer.Typer) -> None:
     """Add the three commands to `app`."""
-    group = Commands(cls=CatalogueGroup, help="The catalogue of metrics: `lethe metrics [ID]`.")
-    group.command("show")(metrics)
-    group.command("recompute")(recompute)
-    app.add_typer(group, name="metrics")
+    app.command("metrics")(metrics)
     app.command("evaluate")(evaluate)
     app.command("compare")(compare)
 
@@ -60,18 +47,6 @@ def metrics(
         typer.echo(metric_page(chosen[0]))
     else:
         _print_catalogue(chosen)
-
-
-def recompute(
-    server: InCompetition, every: Annotated[bool, typer.Option("--all", help="Also what is up to date.")] = False
-) -> None:
-    """Compute the metrics of a competition's scored submissions again (for organisers).
-
-    Without --all: what an older version of a metric computed, what could not be computed, and what was never asked for.
-    """
-    found = server.client.post(f"/competitions/{server.slug}/metrics/recompute", {"only_stale": not every})
-    server.answer({"competition": server.slug, **found})
-    console.print(f"{server.slug}: metrics of {found['evaluations']} evaluations will be computed.")
 
 
 def evaluate(  # noqa: PLR0917  typer makes its options from these parameters

@@ -1,7 +1,6 @@
 """`lethe competition …`: organisers' actions over HTTP."""
 
 import time
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,15 +19,8 @@ if TYPE_CHECKING:
     from lethe.competition.file import CompetitionFile
 
 EVERY_S = 0.5
+DECISIONS = ("exclude", "run-again", "use-next-choice")  # on a final that failed on the private split
 UNSUCCESSFUL = 3  # exit status when preparation ends without a prepared split
-
-
-class Decision(StrEnum):
-    """What becomes of a final that failed on the private split."""
-
-    EXCLUDE = "exclude"
-    RUN_AGAIN = "run-again"
-    USE_NEXT_CHOICE = "use-next-choice"
 
 
 File = Annotated[Path, typer.Argument(help="A competition file (TOML).", exists=True, dir_okay=False)]
@@ -126,18 +118,6 @@ def prepare(
     raise typer.Exit(ended)
 
 
-def cancel_preparation(server: Server, competition: Slug) -> None:
-    """Call the first preparation of the splits off. The competition is a draft again."""
-    print_organised(server, server.client.act(competition, "cancel-preparation"))
-
-
-def delete_draft(server: Server, competition: Slug) -> None:
-    """Delete a draft, for good."""
-    server.client.delete(f"/competitions/{competition}")
-    server.answer({"competition": competition, "deleted": True})
-    notes.print(f"{competition} is deleted; the name is free again.", highlight=False)
-
-
 def show_status(server: Server, competition: Slug) -> None:
     """Show a competition as its organisers see it."""
     print_organised(server, server.client.preparation(competition))
@@ -151,24 +131,6 @@ def open_competition(server: Server, competition: Slug, reason: Why = "") -> Non
 def close_competition(server: Server, competition: Slug, reason: Why = "") -> None:
     """Close a competition now: the chosen submissions are then scored on the private split."""
     print_organised(server, server.client.act(competition, "close", {"reason": reason}))
-
-
-def decide(
-    server: Server,
-    competition: Slug,
-    submission: Annotated[str, typer.Argument(help="The id of a final that failed on the private split.")],
-    decision: Annotated[Decision, typer.Argument(help="What becomes of it.")],
-    reason: Annotated[str, typer.Option("--reason", help="Why; it is recorded in the audit log.")],
-) -> None:
-    """Decide what becomes of a final that failed on the private split."""
-    body = {"decision": decision.value, "reason": reason}
-    server.client.post(f"/competitions/{competition}/finals/{submission}/decision", body)
-    print_organised(server, server.client.preparation(competition))
-
-
-def reveal(server: Server, competition: Slug, reason: Why = "") -> None:
-    """Reveal the private leaderboard to everybody."""
-    print_organised(server, server.client.act(competition, "reveal", {"reason": reason}))
 
 
 def _prepared(client: LetheClient, slug: str, *, quiet: bool) -> JsonObject:
@@ -204,7 +166,8 @@ def print_organised(server: Server, found: JsonObject, *, exit_status: int = 0) 
 
 
 def _failed_final(competition: JsonObject, final: JsonObject) -> str:
-    act = f"lethe competition decide {competition['slug']} {final['submission']} {'|'.join(Decision)} --reason WHY"
+    path = f"/competitions/{competition['slug']}/finals/{final['submission']}/decision"
+    act = f"lethe api POST {path} -f decision={'|'.join(DECISIONS)} -f reason=WHY"
     return f"final {final['submission']} of {final['team']} failed: {final['error_class']}; {act}"
 
 

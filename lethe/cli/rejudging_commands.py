@@ -1,6 +1,5 @@
-"""`lethe rejudge …` and `lethe competition table`: scoring a set again, and exporting tables. For organisers."""
+"""`lethe rejudge …`: scoring a set of submissions again. For organisers."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +8,6 @@ from lethe.cli.context import Commands, InCompetition
 from lethe.cli.id_prefixes import the_only_match
 from lethe.cli.output import Columns, console, print_facts, print_rows, score_text
 from lethe.client.api import JsonObject
-from lethe.errors import InvalidInput
 
 commands = Commands(help="Score submissions again, beside the live results (for organisers).", no_args_is_help=True)
 Id = Annotated[str, typer.Argument(help="The re-judging's id, or its first characters.", metavar="ID")]
@@ -102,32 +100,6 @@ def apply_rejudging(server: InCompetition, rejudging: Id) -> None:
 def discard(server: InCompetition, rejudging: Id, *, reason: Why) -> None:
     """Stop a re-judging; everything stays as it was."""
     _print(server, server.client.post(f"{_path(server, rejudging)}/discard", {"reason": reason}))
-
-
-def export_table(
-    server: InCompetition,
-    table: Annotated[
-        str,
-        typer.Argument(
-            help="public-leaderboard, private-leaderboard, submissions, evaluations, metrics, terms or audit."
-        ),
-    ],
-    *,
-    phase: Annotated[
-        str, typer.Option("--phase", help="With public-leaderboard: of this phase; late: of late submissions.")
-    ] = "",
-    task: Annotated[str, typer.Option("--task", help="Of one task of the competition, by its name.")] = "",
-    into: Annotated[Path | None, typer.Option("--into", "-o", help="File to write.", dir_okay=False)] = None,
-    form: Annotated[str, typer.Option("--format", help="csv or jsonl.")] = "csv",
-) -> None:
-    """Export a table of a competition with its scores, as CSV or JSON Lines (for organisers)."""
-    slug = server.slug
-    path = into or Path("-".join(part for part in (slug, task, table, phase) if part) + f".{form}")
-    if path.exists():
-        raise InvalidInput(f"{path} exists; name another file with --into")
-    server.client.download(f"/competitions/{slug}/exports/{table}", path, format=form, phase=phase, task=task)
-    server.answer({"competition": slug, "table": table, "file": str(path), "bytes": path.stat().st_size})
-    console.print(f"Wrote {path}.")
 
 
 def _path(server: InCompetition, given: str) -> str:

@@ -1,4 +1,4 @@
-"""`lethe submit`, `submissions`, `status`, `logs`, `answers`, `cancel`, `select`, `download`: your submissions."""
+"""`lethe submit`, `submissions`, `status`, `logs`, `cancel`, `select`: your submissions."""
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
@@ -29,7 +29,7 @@ Id = Annotated[str, typer.Argument(help="The submission's id, or its first chara
 
 
 def register_commands(app: typer.Typer) -> None:
-    for command in (submit, submissions, status, logs, answers, cancel, select, publish, download):
+    for command in (submit, submissions, status, logs, cancel, select):
         app.command()(command)
 
 
@@ -120,17 +120,6 @@ def logs(server: InCompetition, submission: Id) -> None:
     typer.echo(text, nl=not text.endswith("\n"))
 
 
-def answers(server: InCompetition, submission: Id) -> None:
-    """Print the public sample's forget questions with the answers of the original, a retrained and your model."""
-    found = server.client.sample_answers(complete_id(server, submission))
-    server.answer(found)
-    if found["note"]:
-        console.print(found["note"], highlight=False)
-    columns = ("question", "answer", "original", "retrained", "unlearned")
-    if found["questions"]:
-        print_table("", columns, ([row[name] for name in columns] for row in found["questions"]), empty="")
-
-
 def cancel(
     server: InCompetition,
     submission: Id,
@@ -155,31 +144,8 @@ def select(
     server.answer(found)
     console.print("Taken back." if off else "Chosen for the private board.")
     if not off and not found["publish_code"]:
-        console.print(f"May its code be published after the end? Then: lethe publish {found['id']}", highlight=False)
-
-
-def publish(
-    server: InCompetition, submission: Id, off: Annotated[bool, typer.Option("--off", help="No longer.")] = False
-) -> None:
-    """Let a submission's code be published with the results after the end. Without this, nobody is shown it."""
-    found = server.client.publish(complete_id(server, submission), allowed=not off)
-    server.answer(found)
-    console.print("Its code is not published from now on." if off else "Its code may be published after the end.")
-
-
-def download(
-    server: InCompetition,
-    submission: Id,
-    into: Annotated[Path | None, typer.Option("--into", "-o", help="File to write. Default: its own name.")] = None,
-) -> None:
-    """Download a submission's file as the server received it."""
-    found = server.client.submission(complete_id(server, submission))
-    path = into or Path(Path(found["filename"]).name)
-    if path.exists():
-        raise InvalidInput(f"{path} exists; name another file with --into")
-    path.write_bytes(server.client.code(found["id"]))
-    server.answer({"id": found["id"], "file": str(path), "sha256": found["sha256"]})
-    console.print(f"Wrote {path}.")
+        agree = f"lethe api PUT /submissions/{found['id']}/publication"
+        console.print(f"May its code be published after the end? Then: {agree}", highlight=False, soft_wrap=True)
 
 
 def exit_status(submission: JsonObject) -> int:

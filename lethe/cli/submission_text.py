@@ -17,8 +17,3 @@ def public_score(submission: JsonObject) -> float | None:
     """Return the public score; of one to several tasks, what its scores come to."""
     score = submission["score"]
     return score["final_score"] if score else submission.get("combined_score")
-
-
-def is_unconfirmed(submission: JsonObject) -> bool:
-    """Return whether its public score, or one of its scores in several tasks, takes no rank until it is confirmed."""
-    return any((each.get("score") or {}).get("is_unconfirmed") for each in (submission, *submission.get("parts", ())))

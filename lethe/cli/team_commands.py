@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 
 from lethe.cli.context import Commands, InCompetition, with_options
-from lethe.cli.output import console, local_time, print_facts, print_rows
+from lethe.cli.output import console, local_time, print_facts
 from lethe.client.api import ApiError, JsonObject, LetheClient
-from lethe.errors import InvalidInput, NotFound
+from lethe.errors import NotFound
 
-commands = Commands(help="Show, create, join or leave a team.", invoke_without_command=True)
+commands = Commands(help="Show, create or join a team.", invoke_without_command=True)
 
 
 def register_commands(app: typer.Typer) -> None:
@@ -19,7 +19,7 @@ def register_commands(app: typer.Typer) -> None:
 @commands.callback()
 @with_options
 def show(server: InCompetition, context: typer.Context) -> None:
-    """Show your team, or with one of the commands below make, join, merge or leave one."""
+    """Show your team, or with one of the commands below make or join one."""
     if context.invoked_subcommand is not None:
         return
     _print(server, _own_team(server.client, server.slug))
@@ -60,72 +60,6 @@ def join(
     else:
         found = server.client.post(f"{base}/team/join", {"token": token})
     _print(server, found)
-
-
-@commands.command()
-def invitations(server: InCompetition) -> None:
-    """List the invitations to you."""
-    found = server.client.get(f"/competitions/{server.slug}/invitations")
-    server.answer(found)
-    print_rows(found, {"id": "id", "team": "team", "until": "expires_at"}, empty="Nobody has invited you.")
-
-
-@commands.command()
-def leave(server: InCompetition) -> None:
-    """Leave your team. Not possible once the team has submitted."""
-    server.client.post(f"/competitions/{server.slug}/team/leave")
-    server.answer({"competition": server.slug, "left": True})
-    console.print("Left.")
-
-
-@commands.command()
-def merge(
-    server: InCompetition,
-    team: Annotated[
-        str | None, typer.Argument(help="The team that yours is to become part of. Without it: list the requests.")
-    ] = None,
-    *,
-    agree: Annotated[
-        str | None, typer.Option("--agree", help="Take this team, which asked, into yours.", metavar="TEAM")
-    ] = None,
-    refuse: Annotated[
-        str | None, typer.Option("--refuse", help="Turn this team's request down, or withdraw yours.", metavar="TEAM")
-    ] = None,
-) -> None:
-    """Ask that your team becomes part of another, or answer such a request (for leaders)."""
-    if sum(each is not None for each in (team, agree, refuse)) > 1:
-        raise InvalidInput("name a team to ask, or one of --agree and --refuse, not several")
-    base = f"/competitions/{server.slug}/team/merges"
-    if team is not None:
-        found = server.client.post(base, {"team": team})
-    elif agree is not None:
-        found = server.client.post(f"{base}/{_request_id(server.client, base, agree, side='team')}/agree")
-    elif refuse is not None:
-        server.client.delete(f"{base}/{_request_id(server.client, base, refuse, side='either')}")
-        found = {"refused": refuse}
-    else:
-        found = server.client.get(base)
-    server.answer(found)
-    if agree is not None:
-        _print(server, found)
-    elif team is not None:
-        console.print(f"Asked. The leader of {team} agrees with: lethe team merge --agree {found['team']!r}")
-    elif refuse is not None:
-        console.print("The request is gone.")
-    else:
-        columns = {"team": "team", "into": "into", "asked": "created_at"}
-        print_rows(found, columns, empty="There is no request to merge.")
-
-
-def _request_id(client: LetheClient, base: str, name: str, *, side: str) -> str:
-    """Return the request from the team called `name`, or with side="either" also the one to it."""
-    requests = client.get(base)
-    sides = ("team", "into") if side == "either" else (side,)
-    found = [item["id"] for item in requests if any(item[each].casefold() == name.casefold() for each in sides)]
-    if not found:
-        there = ", ".join(f"{item['team']} into {item['into']}" for item in requests) or "there is none"
-        raise NotFound(f"No such request to merge of {name!r}; requests: {there}")
-    return str(found[0])
 
 
 def _only(invitations: list[JsonObject]) -> str:

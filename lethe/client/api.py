@@ -222,6 +222,18 @@ class LetheClient:
         """Carry out one of the organiser's acts on a competition: open, close, reveal and so on."""
         return self._object("POST", f"/competitions/{slug}/{action}", json=dict(body) if body else None)
 
+    def request(self, method: str, path: str, *, json: Any = None, **request: Any) -> httpx.Response:
+        """Return the answer to any request below /api/v1. json: the body; request: what httpx takes beside it."""
+        if json is not None:
+            request |= {"content": _json_body(json), "headers": JSON}
+        try:
+            response = self._http.request(method, path, **request)
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+        if response.is_error:
+            raise ApiError(response.status_code, _problem(response))
+        return response
+
     def get(self, path: str, **params: Any) -> Any:
         """Return the answer to a GET below /api/v1, for routes without their own method; empty values are not sent."""
         return self._call("GET", path, params=_filled(params))
@@ -279,22 +291,11 @@ class LetheClient:
         return body
 
     def _bytes(self, path: str) -> bytes:
-        return self._answered("GET", path).content
+        return self.request("GET", path).content
 
     def _call(self, method: str, path: str, **request: Any) -> Any:
-        response = self._answered(method, path, **request)
+        response = self.request(method, path, **request)
         return response.json() if response.content else None
-
-    def _answered(self, method: str, path: str, *, json: Any = None, **request: Any) -> httpx.Response:
-        if json is not None:
-            request |= {"content": _json_body(json), "headers": JSON}
-        try:
-            response = self._http.request(method, path, **request)
-        except httpx.TransportError as error:
-            raise self._unreachable(error) from error
-        if response.is_error:
-            raise ApiError(response.status_code, _problem(response))
-        return response
 
     def _unreachable(self, error: httpx.TransportError) -> Unreachable:
         return Unreachable(

@@ -75,7 +75,8 @@ def _progress_text(organiser: LetheClient, slug: str) -> str:
 
 def _print(slug: str, board: JsonObject, public: dict[str, int | None]) -> None:
     oracle = board["oracle"]["score"]
-    table = Table(title=f"Private leaderboard of {slug}", caption="sealed until `lethe competition reveal`")
+    reveal = f"lethe api POST /competitions/{slug}/reveal"
+    table = Table(title=f"Private leaderboard of {slug}", caption=f"sealed until `{reveal}`")
     table.add_column("Rank", justify="right")
     table.add_column("Public rank", justify="right")
     table.add_column("Team")

@@ -205,7 +205,5 @@ def _lacking(competition: Competition, standing: Standing) -> AppError | None:
         return _shares(competition)
     if standing.lacks_terms:
         version = standing.terms_version
-        return NotAllowed(
-            f"Accept the terms of {slug} first (version {version}): lethe terms -c {slug} --accept {version}"
-        )
+        return NotAllowed(f"Accept the terms of {slug} first (version {version}): lethe join {slug} --accept {version}")
     return None

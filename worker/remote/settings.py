@@ -26,7 +26,8 @@ def take_token() -> SecretStr:
     token = os.environ.pop(TOKEN_VARIABLE, "").strip()
     if not token:
         raise InvalidInput(
-            f"No worker token is set. An organiser creates one with `lethe worker-token create`; put it into the "
-            f"environment as {TOKEN_VARIABLE}, not among the arguments, where other users of the host could read it."
+            "No worker token is set. An organiser creates one with `lethe api POST /competitions/NAME/worker-tokens -f "
+            f"name=MACHINE`; put it into the environment as {TOKEN_VARIABLE}, not among the arguments, where other "
+            "users of the host could read it."
         )
     return SecretStr(token)

@@ -73,8 +73,8 @@ def placed(options: Mapping[str, Any]) -> Mapping[str, Any]:
             return {**options, "root": str(path)}
     raise InvalidDataset(
         f"no folder for datasets of the worker holds {root!r}. Put it below one of LETHE_DATASET_ROOTS on every worker "
-        "(~/.lethe/datasets if it names none); or send a zip of it with `lethe dataset upload NAME FILE.zip`, and say "
-        'root = "upload:NAME"'
+        "(~/.lethe/datasets if it names none); or send a zip of it with `lethe api POST /datasets -f name=NAME "
+        '--upload FILE.zip`, and say root = "upload:NAME"'
     )
 
 

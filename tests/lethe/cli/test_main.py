@@ -1,6 +1,9 @@
 """The command as a whole: its list of commands, its errors, a password that a program gives."""
 
+import re
+
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from lethe.cli import account_commands, main
@@ -9,13 +12,13 @@ from lethe.errors import InvalidInput, NotFound
 
 def test_every_command_is_listed_under_what_its_reader_wants_to_do():
     app = main.build_app()
-    names = [main._name(command) for command in (*app.registered_commands, *app.registered_groups)]
-    listed = [name for of_one in main.PANELS.values() for name in of_one]
-    assert sorted(listed) == sorted(names)
-    shown = CliRunner().invoke(app, ["--help"]).output
-    places = [shown.index(f"─ {heading} ─") for heading in main.PANELS]
-    assert places == sorted(places)
-    assert "─ Commands" not in shown
+    listed = [name for of_one in main.SECTIONS.values() for names in of_one for name in names]
+    assert sorted(listed) == sorted(typer.main.get_command(app).commands)
+    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).output
+    words = re.findall(r"[a-z-]+", shown.replace("reset-\n  ", "reset-"))
+    assert set(listed) <= set(words)
+    assert 24 <= len(shown.splitlines()) <= 40
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_an_expected_error_is_one_sentence(monkeypatch, capsys):

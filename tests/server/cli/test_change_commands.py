@@ -1,21 +1,17 @@
-"""`lethe competition update|extend|limits|announce|disqualify|restore|archive`, over the API."""
+"""`lethe competition update|bundle`, and what `status`, `verify` and `leaderboard` say, over the API."""
 
 import json
 import os
-from datetime import timedelta
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from sqlalchemy import select
 
 from lethe.client.api import ApiError, LetheClient
 from lethe.client.receipts import verify
 from lethe.competition.visibility import Visibility
-from server.db import now
 from server.models.account import Role
 from server.models.competition import CompetitionState
-from server.models.evaluation import PublicScore
 from tests.server.cli.conftest import Run, answer, told, use
 from tests.support.instance import Instance, competition_toml
 
@@ -29,11 +25,6 @@ def submission(server: Instance, monkeypatch: pytest.MonkeyPatch) -> str:
     made = str(server.submit(server.participant("ada")).json()["id"])
     server.score(made, 0.5)
     return made
-
-
-def last_event(lethe: Run) -> tuple[str, str]:
-    event = answer(lethe("competition", "audit", "digits", "--json"))[0]
-    return event["action"], event["reason"]
 
 
 def test_update_replaces_a_draft(server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,56 +41,8 @@ def test_update_changes_only_the_texts_once_it_runs(lethe: Run, submission: str)
     assert "--reason is needed" in told(lethe("competition", "update", str(file), "--texts"))
     shown = answer(lethe("competition", "update", str(file), "--texts", *WHY, "--json"))
     assert (shown["summary"], shown["runs"]) == ("Six digits", 4)
-    assert last_event(lethe) == ("competition.described", WHY[1])
-
-
-def test_extend_takes_a_time_in_utc(lethe: Run, submission: str) -> None:
-    until = (now() + timedelta(days=9)).replace(microsecond=0, tzinfo=None).isoformat()
-    assert answer(lethe("competition", "extend", "digits", until, *WHY, "--json"))["closes_at"] == f"{until}Z"
-    assert "not a date with a time" in told(lethe("competition", "extend", "digits", "soon", *WHY))
-
-
-def test_limits_are_shown_previewed_and_changed(lethe: Run, submission: str) -> None:
-    change = ("competition", "limits", "digits", "--set", "submissions_per_day=1", "--set", "submissions_total=none")
-    assert "no limit" in lethe("competition", "limits", "digits").stdout
-    assert answer(lethe(*change, "--preview", "--json"))["applied"] is False
-    assert answer(lethe("competition", "limits", "digits", "--json"))["submissions_per_day"] == 5
-    assert "--reason is needed" in told(lethe(*change))
-    assert answer(lethe(*change, *WHY, "--json"))["changed"] == {"submissions_per_day": [5, 1]}
-    assert "NAME=VALUE" in told(lethe("competition", "limits", "digits", "--set", "team_size", *WHY))
-
-
-def test_announcement_comes_from_text_or_file(server: Instance, lethe: Run, submission: str) -> None:
-    Path("news.md").write_text("The *end* moved.")
-    assert "not both" in told(lethe("competition", "announce", "digits", "--title", "News"))
-    lethe("competition", "announce", "digits", "--title", "News", "--file", "news.md")
-    (shown,) = server.client.get("/api/v1/competitions/digits/announcements").json()
-    assert (shown["title"], shown["text"]) == ("News", "The *end* moved.")
-
-
-def test_submissions_are_disqualified_and_restored_by_prefix(lethe: Run, submission: str) -> None:
-    def disqualified() -> list[str]:
-        listed = answer(lethe("competition", "submissions", "digits", "--only", "disqualified", "--json"))
-        return [row["id"] for row in listed]
-
-    assert lethe("competition", "disqualify", "digits", submission[:6], *WHY).exit_code == 0
-    assert disqualified() == [submission]
-    assert lethe("competition", "restore", "digits", submission[:6], *WHY).exit_code == 0
-    assert disqualified() == []
-    assert "No id of the submissions" in told(lethe("competition", "restore", "digits", "zzzzzz", *WHY))
-
-
-def test_score_is_confirmed_by_prefix(server: Instance, lethe: Run, submission: str) -> None:
-    assert "no unconfirmed score" in told(lethe("competition", "confirm", "digits", submission[:6], *WHY))
-    with server.database.write() as session:
-        session.scalars(select(PublicScore)).one().is_unconfirmed = True
-    only = ("competition", "submissions", "digits", "--only", "unconfirmed")
-    assert [row["score"]["is_unconfirmed"] for row in answer(lethe(*only, "--json"))] == [True]
-    assert "it takes no rank" in lethe("competition", "analysis", "digits", submission).stdout
-    assert "unconfirmed" in lethe("leaderboard", "-c", "digits").stdout
-    assert lethe("competition", "confirm", "digits", submission[:6], *WHY).exit_code == 0
-    assert answer(lethe(*only, "--json")) == []
-    assert last_event(lethe) == ("submission.confirmed", WHY[1])
+    event = answer(lethe("api", "GET", "/competitions/digits/audit"))[0]
+    assert (event["action"], event["reason"]) == ("competition.described", WHY[1])
 
 
 @pytest.mark.parametrize("attacks", ["crossfit", "exact"])
@@ -114,31 +57,6 @@ def test_scale_is_told(server: Instance, lethe: Run, monkeypatch: pytest.MonkeyP
     file.write_text(competition_toml(extra=f'[scoring]\nattacks = "{attacks}"'))
     checked = lethe("competition", "validate", str(file), "--file-only").stdout
     assert ("which an entry can win without unlearning" in " ".join(checked.split())) == (attacks == "exact")
-
-
-def test_teams_are_disqualified_by_name(lethe: Run, submission: str) -> None:
-    assert "has no team called 'ad'; there are: ada" in told(
-        lethe("competition", "disqualify", "digits", "--team", "ad", *WHY)
-    )
-    assert lethe("competition", "disqualify", "digits", "--team", "Ada", *WHY).exit_code == 0
-    assert answer(lethe("competition", "people", "digits", "--json"))["teams"][0]["disqualified_at"]
-    assert lethe("competition", "restore", "digits", "--team", "ada", *WHY).exit_code == 0
-    assert "not both" in told(lethe("competition", "restore", "digits", *WHY))
-
-
-def test_archive_and_delete(server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    olga = use(server, monkeypatch, "olga", Role.ORGANISER)
-    server.competition(organiser=olga, state=CompetitionState.FINAL)
-    server.competition("letters", organiser=olga, state=CompetitionState.DRAFT)
-    assert answer(lethe("competition", "archive", "digits", "--json"))["state"] == "archived"
-    assert lethe("competition", "delete", "letters").exit_code == 0
-    assert "Not found" in told(lethe("competition", "status", "letters"))
-
-
-def test_cancel_preparation_makes_a_draft(server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.competition(organiser=use(server, monkeypatch, "olga", Role.ORGANISER), state=CompetitionState.DRAFT)
-    assert answer(lethe("competition", "prepare", "digits", "--json"))["state"] == "preparing"
-    assert answer(lethe("competition", "cancel-preparation", "digits", "--json"))["state"] == "draft"
 
 
 def test_scored_submission_shows_rank_share_and_time(
@@ -174,28 +92,9 @@ def test_receipt_is_written_and_verifies(
     monkeypatch.setenv("LETHE_TOKEN", server.headers(bob)["Authorization"].removeprefix("Bearer "))
     made = str(server.submit(server.headers(bob)).json()["id"])
     server.score(made, 0.25)
-    assert lethe("receipt", made[:6], "-o", "mine.json").exit_code == 0
+    Path("mine.json").write_text(lethe("api", "GET", f"/submissions/{made}/receipt").stdout)
     verify(json.loads(Path("mine.json").read_text()))
-    assert "exists" in told(lethe("receipt", made, "-o", "mine.json"))
-
-
-def test_teams_merge_by_name(server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.competition()
-    for name in ("ada", "bob"):
-        account = server.account(name)
-        monkeypatch.setenv("LETHE_TOKEN", server.headers(account)["Authorization"].removeprefix("Bearer "))
-        lethe("team", "create", f"team {name}", "-c", "digits")
-    assert "--agree 'team bob'" in lethe("team", "merge", "team ada", "-c", "digits").stdout
-    monkeypatch.setenv(
-        "LETHE_TOKEN",
-        server.client.post(
-            "/api/v1/tokens", json={"name": "ada", "password": "correct horse battery", "label": "x"}
-        ).json()["token"],
-    )
-    assert [item["team"] for item in answer(lethe("team", "merge", "-c", "digits", "--json"))] == ["team bob"]
-    assert "team bob into team ada" in told(lethe("team", "merge", "--agree", "team eve", "-c", "digits"))
-    merged = answer(lethe("team", "merge", "--agree", "team bob", "-c", "digits", "--json"))
-    assert sorted(merged["members"]) == ["ada", "bob"]
+    assert made in lethe("verify", "mine.json").stdout
 
 
 def test_mistake_in_a_file_is_told_once(server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +110,7 @@ def test_results_are_written_as_a_folder_that_is_checked(server: Instance, lethe
     server.tick()
     server.score(submission, 0.25, visibility=Visibility.PRIVATE)
     server.tick()
-    lethe("competition", "reveal", "digits")
+    lethe("api", "POST", "/competitions/digits/reveal")
     made = answer(lethe("competition", "bundle", "digits", "results", "--json"))
     assert made["files"] == sum(path.is_file() for path in Path("results").rglob("*"))
     assert "exists" in told(lethe("competition", "bundle", "digits", "results"))

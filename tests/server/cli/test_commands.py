@@ -13,7 +13,6 @@ from lethe.cli.submission_commands import exit_status
 from server.competitions import service
 from server.db import now
 from server.models.account import Role
-from server.models.audit import AuditEvent
 from server.models.competition import Competition, Split, SplitState
 from tests.server.cli.conftest import URL, Run, answer, told
 from tests.support.instance import GOOD_CODE, PASSWORD, Instance, competition_toml, make_zip
@@ -52,7 +51,7 @@ def test_logout_forgets_the_token(server: Instance, lethe: Run) -> None:
 
 def test_a_wrong_token_says_to_log_in_again(lethe: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LETHE_TOKEN", "lethe_nonsense")
-    assert "lethe login" in told(lethe("quota", "-c", "digits"))
+    assert "lethe login" in told(lethe("submissions", "-c", "digits"))
 
 
 def test_competitions_are_listed_without_a_token(server: Instance, lethe: Run) -> None:
@@ -63,13 +62,13 @@ def test_competitions_are_listed_without_a_token(server: Instance, lethe: Run) -
 
 def test_the_only_competition_need_not_be_named(server: Instance, lethe: Run, ada: dict[str, str]) -> None:
     server.competition("digits")
-    assert answer(lethe("quota", "--json"))["used_today"] == 0
+    assert answer(lethe("show", "--json"))["quota"]["used_today"] == 0
 
 
 def test_of_two_competitions_one_must_be_named(server: Instance, lethe: Run, ada: dict[str, str]) -> None:
     server.competition("digits")
     server.competition("faces")
-    assert "digits, faces" in told(lethe("quota")) or "faces, digits" in told(lethe("quota"))
+    assert "digits, faces" in told(lethe("show")) or "faces, digits" in told(lethe("show"))
 
 
 def test_the_kit_of_the_folder_names_the_competition(
@@ -122,16 +121,6 @@ def test_the_beginning_of_an_id_is_enough(server: Instance, lethe: Run, ada: dic
     assert "begins with 'zzz'" in told(lethe("status", "zzz"))
 
 
-def test_download_gives_the_same_bytes_and_overwrites_nothing(
-    server: Instance, lethe: Run, ada: dict[str, str], code: Path
-) -> None:
-    server.competition("digits")
-    sent = answer(lethe("submit", str(code), "--json"))
-    assert "exists" in told(lethe("download", sent["id"], "--into", str(code)))
-    lethe("download", sent["id"], "--into", "copy.py")
-    assert Path("copy.py").read_bytes() == GOOD_CODE
-
-
 def test_cancel_ends_with_the_status_of_a_cancelled_one(
     server: Instance, lethe: Run, ada: dict[str, str], code: Path
 ) -> None:
@@ -155,27 +144,12 @@ def test_a_team_grows_by_invitation(server: Instance, lethe: Run, monkeypatch: p
     lethe("team", "create", "The Forgetful")
     answer(lethe("team", "invite", "grace", "--json"))
     monkeypatch.setenv("LETHE_TOKEN", tokens["grace"])
-    assert [item["team"] for item in answer(lethe("team", "invitations", "--json"))] == ["The Forgetful"]
     assert answer(lethe("team", "join", "--json"))["members"] == ["ada", "grace"]
-    assert answer(lethe("team", "leave", "--json"))["left"] is True
+    lethe("api", "POST", "/competitions/digits/team/leave")
     monkeypatch.setenv("LETHE_TOKEN", tokens["ada"])
     link = answer(lethe("team", "invite", "--json"))["token"]
     monkeypatch.setenv("LETHE_TOKEN", tokens["grace"])
     assert answer(lethe("team", "join", link, "--json"))["members"] == ["ada", "grace"]
-
-
-def test_an_organiser_exports_and_rejudges(
-    server: Instance, lethe: Run, ada: dict[str, str], code: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server.competition("digits")
-    sent = answer(lethe("submit", str(code), "--json"))
-    monkeypatch.setenv("LETHE_TOKEN", server.headers(server.account("root", Role.ADMINISTRATOR))["Authorization"][7:])
-    exported = answer(lethe("competition", "table", "submissions", "--into", "all.csv", "--json"))
-    assert exported["bytes"] == Path("all.csv").stat().st_size
-    assert sent["id"] in Path("all.csv").read_text()
-    assert "exists" in told(lethe("competition", "table", "submissions", "--into", "all.csv"))
-    assert answer(lethe("rejudge", "list", "--json")) == []
-    assert "public-leaderboard" in told(lethe("competition", "table", "nothing"))
 
 
 def test_a_submission_is_chosen_and_the_choice_taken_back(
@@ -183,23 +157,10 @@ def test_a_submission_is_chosen_and_the_choice_taken_back(
 ) -> None:
     server.competition("digits")
     sent = answer(lethe("submit", str(code), "--json"))
-    assert f"lethe publish {sent['id']}" in lethe("select", sent["id"]).output
+    assert f"lethe api PUT /submissions/{sent['id']}/publication" in lethe("select", sent["id"]).output
     assert answer(lethe("status", sent["id"], "--json"))["selected"] is True
     lethe("select", sent["id"], "--off")
     assert answer(lethe("status", sent["id"], "--json"))["selected"] is False
-
-
-def test_a_team_lets_its_code_be_published_and_takes_that_back(
-    server: Instance, lethe: Run, ada: dict[str, str], code: Path
-) -> None:
-    server.competition("digits")
-    sent = answer(lethe("submit", str(code), "--json"))
-    assert sent["publish_code"] is False
-    assert answer(lethe("publish", sent["id"], "--json"))["publish_code"] is True
-    assert answer(lethe("publish", sent["id"], "--off", "--json"))["publish_code"] is False
-    with server.database.read() as session:
-        actions = list(session.scalars(select(AuditEvent.action).where(AuditEvent.subject == sent["id"])))
-    assert actions[-2:] == ["submission.publication_allowed", "submission.publication_withdrawn"]
 
 
 @pytest.mark.parametrize(
@@ -293,14 +254,14 @@ def test_images_beside_the_file_are_uploaded(
         text = competition_toml(slug).replace('name = "digits"', options)
         (tmp_path / f"{slug}.toml").write_text(text)
     answer(lethe("competition", "create", str(tmp_path / "mine.toml"), "--json"))
-    lethe("dataset", "upload", "mine-2", str(zip_of_two(tmp_path)))
+    lethe("api", "POST", "/datasets", "-f", "name=mine-2", "--upload", str(zip_of_two(tmp_path)))
     answer(lethe("competition", "create", str(tmp_path / "mine-2.toml"), "--json"))  # of a name that is taken
     with server.database.read() as session:
         drafts = session.scalars(select(Competition).order_by(Competition.slug)).all()
         roots = [draft.config["dataset"]["options"]["root"] for draft in drafts]
         assert roots == ["upload:mine", "upload:mine-2-2"]
         assert 'root = "upload:mine"' in drafts[0].source
-    listed = {one["name"]: one["files"] for one in answer(lethe("dataset", "list", "--json"))}
+    listed = {one["name"]: one["files"] for one in answer(lethe("api", "GET", "/datasets"))}
     assert listed == {"mine": 240, "mine-2": 2, "mine-2-2": 240}
     text = (tmp_path / "mine.toml").read_text().replace('"folder"', '"utkface"')
     (tmp_path / "faces.toml").write_text(text.replace('slug = "mine"', 'slug = "faces"'))
@@ -328,10 +289,10 @@ def test_only_a_folder_of_data_is_uploaded_and_only_once_all_of_it_may_be(
     assert "cannot be found in the text" in told(create('"root" = "pets"'))
     (folder / "passwd").symlink_to("/etc/passwd")
     assert "leads out of pets" in told(create('root = "pets"'))
-    assert answer(lethe("dataset", "list", "--json")) == []
+    assert answer(lethe("api", "GET", "/datasets")) == []
     (folder / "passwd").unlink()
     answer(create('root = "pets"'))
-    assert [one["files"] for one in answer(lethe("dataset", "list", "--json"))] == [240]
+    assert [one["files"] for one in answer(lethe("api", "GET", "/datasets"))] == [240]
 
 
 def zip_of_two(folder: Path) -> Path:

@@ -66,8 +66,7 @@ def test_method_is_submitted_like_a_file(server: Instance, lethe: Run) -> None:
     assert lethe("login", URL, "--name", "ada", typed=f"{PASSWORD}\n").exit_code == 0
     sent = answer(lethe("submit", "--method", "scrub", "--set", "LR=0.25", "--json"))
     assert (sent["filename"], sent["message"]) == ("scrub.py", "scrub LR=0.25")
-    assert lethe("download", sent["id"]).exit_code == 0
-    assert Path("scrub.py").read_text() == render("scrub", {"LR": 0.25})
+    assert lethe("api", "GET", f"/submissions/{sent['id']}/code").stdout == render("scrub", {"LR": 0.25})
 
 
 @pytest.mark.parametrize(

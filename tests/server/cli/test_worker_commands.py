@@ -1,4 +1,4 @@
-"""`lethe worker-token` and `lethe worker`: made, listed and revoked; the token is asked for where nobody reads it."""
+"""`lethe worker`: its address and token, which is asked for where nobody reads it."""
 
 import subprocess
 import sys
@@ -8,32 +8,7 @@ from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
 from lethe.errors import InvalidInput
-from server.models.account import Role
-from tests.server.cli.conftest import Run, answer
-from tests.support.instance import Instance
 from worker.remote.settings import TOKEN_VARIABLE, take_token
-
-
-@pytest.fixture
-def olga(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Log the organiser of a competition in by the environment."""
-    owner = server.account("olga", Role.ORGANISER)
-    server.competition("digits", organiser=owner)
-    token = server.headers(owner)["Authorization"].removeprefix("Bearer ")
-    monkeypatch.setenv("LETHE_TOKEN", token)
-
-
-@pytest.mark.usefixtures("olga")
-def test_worker_token_is_made_listed_and_revoked(lethe: Run) -> None:
-    made = answer(lethe("worker-token", "create", "gpu room", "--days", "3", "--public-only", "--json"))
-    shown = lethe("worker-token", "create", "another").stdout.strip()
-    assert made["token"].startswith("lethe_worker_")
-    assert shown.startswith("lethe_worker_")
-    listed = answer(lethe("worker-token", "list", "--json"))
-    assert {(token["name"], token["public_only"]) for token in listed} == {("gpu room", True), ("another", False)}
-    assert "gpu room" in lethe("worker-token", "list").stdout
-    lethe("worker-token", "revoke", made["id"])
-    assert [token["name"] for token in answer(lethe("worker-token", "list", "--json"))] == ["another"]
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_other_terms_hold_for_the_data_of_its_tasks(server: Instance, olga: Acco
     assert change(server, organiser, participation={"terms": "Be fair."}).status_code == 200
     refused = server.client.get(f"{TASK}/starter-kit", headers=ada)
     assert refused.status_code == 403
-    assert "lethe terms -c three --accept 1" in refused.json()["detail"]
+    assert "lethe join three --accept 1" in refused.json()["detail"]
     server.client.post(f"{WHOLE}/participation/terms", headers=ada, json={"version": 1})
     assert server.client.get(f"{TASK}/starter-kit", headers=ada).status_code == 200
 

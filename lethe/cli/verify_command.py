@@ -1,4 +1,4 @@
-"""`lethe receipt` and `lethe verify`: the signed receipt of a score, and whether an instance signed it."""
+"""`lethe verify`: whether a receipt, or a folder of published results, is as an instance signed it."""
 
 import json
 from collections.abc import Mapping
@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from lethe.cli.context import InCompetition, Output
+from lethe.cli.context import Output
 from lethe.cli.output import Terminal, print_json
-from lethe.cli.submission_commands import Id, complete_id
 from lethe.errors import InvalidInput
 from lethe.text_files import read_text
 
@@ -19,26 +18,7 @@ Key = Annotated[str | None, typer.Option("--key", help="The instance's public ke
 
 
 def register_commands(app: typer.Typer) -> None:
-    app.command()(receipt)
     app.command()(verify)
-
-
-def receipt(
-    server: InCompetition,
-    submission: Id,
-    *,
-    into: Annotated[Path | None, typer.Option("--into", "-o", help="File to write. Default: ID.receipt.json.")] = None,
-    split: Annotated[str, typer.Option("--split", help="public or private.")] = "public",
-) -> None:
-    """Download the signed receipt of a score. `lethe verify` checks it, `lethe replay` runs it again."""
-    submission_id = complete_id(server, submission)
-    found = server.client.get(f"/submissions/{submission_id}/receipt", split=split)
-    server.answer(found)
-    path = into or Path(f"{submission_id}.receipt.json")
-    if path.exists():
-        raise InvalidInput(f"{path} exists; name another file with --into")
-    path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    console.print(f"Wrote {path}.", highlight=False)
 
 
 def verify(
