@@ -193,6 +193,7 @@ def _run(task: str, data: bytes, files: tuple[IO[bytes], ...], options: dict[str
 
 def _exchange(connection: socket.socket, header: bytes, data: bytes, *, wall_s: float) -> bytes | None:
     """Return the reader's answer as far as it came, None if it did not begin. Raises Overloaded if its time ended."""
+    began = time.monotonic()  # before the reader's own time begins, or its end would seem to come before that is over
     with connection.makefile("rb") as stream:  # the answer may come in one piece with the first line
         try:
             connection.sendall(header)
@@ -201,7 +202,6 @@ def _exchange(connection: socket.socket, header: bytes, data: bytes, *, wall_s: 
             return None
         if not (line.startswith(STARTED) and line.endswith(b"\n")):
             return None
-        began = time.monotonic()
         with suppress(OSError):  # a reader that has its answer already, or was killed, reads no more
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)

@@ -16,9 +16,11 @@ import socket
 import sys
 import time
 from contextlib import ExitStack
+from importlib import import_module
 from typing import IO, Any
 
 from lethe.errors import AppError
+from lethe.metrics.core.registry import metrics
 from server.parsing.limits import (
     CHILDREN,
     FRESH_AFTER_S,
@@ -36,6 +38,8 @@ def main() -> None:
     """Keep children ready until the other side is gone."""
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the web process
+    metrics()  # a second's modules: a child that loads them itself has little left of its time for the text
+    import_module("lethe.methods.rendering")
     gc.collect()
     gc.freeze()  # what the children share stays shared
     for _ in range(CHILDREN):

@@ -27,7 +27,7 @@ from server.parsing.client import ParsingProcess, Unreadable, run
 from server.parsing.limits import CPU_S, TaskLimits, get_limits
 from server.parsing.markdown import markdown
 from server.parsing.tasks import TASKS
-from tests.support.instance import GOOD_CODE, Instance, make_zip
+from tests.support.instance import GOOD_CODE, Instance, competition_toml, make_zip
 
 BRACES = GOOD_CODE + b'x = f"' + b"{a}" * 68_000 + b'"\n'
 CALLS = b"f()\n" * (2 << 18)
@@ -306,3 +306,32 @@ def _make_reader(data: bytes) -> int:
         while connection.recv(1 << 16):
             pass
     return int(line[1:])
+
+
+def test_children_find_loaded_what_a_competition_file_is_checked_against() -> None:
+    """Metrics take a second to load, of three that a text may take."""
+    code = (
+        "import os, socket, sys\n"
+        "from lethe.competition.file import parse_competition\n"
+        "from server.parsing import process\n"
+        "def child(_):\n"
+        "    before = set(sys.modules)\n"
+        "    parse_competition(sys.argv[2], source='file')\n"
+        "    print(*(name for name in set(sys.modules) - before if name.startswith(('scipy.', 'lethe.methods'))))\n"
+        "    sys.exit(0)\n"
+        "process._fork = child\n"
+        "process.main()\n"
+    )
+    one, other = socket.socketpair()
+    with one, other:
+        command = [
+            sys.executable,
+            "-c",
+            code,
+            str(one.fileno()),
+            competition_toml(extra='[report]\nmetrics = ["klom", "umia"]\n'),
+        ]
+        done = subprocess.run(
+            command, pass_fds=(one.fileno(),), capture_output=True, text=True, timeout=120, check=True
+        )
+    assert done.stdout.split() == []
