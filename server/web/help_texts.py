@@ -1,7 +1,8 @@
-"""The participants' documentation as pages of the site: rendered once, searched by section, with its glossary."""
+"""The documentation that participants read, as pages of the site: rendered once, searched by section; the glossary."""
 
+import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,8 +16,12 @@ from lethe.errors import NotFound
 
 DOCS = Path(server.__file__).parents[1] / "docs"
 FOLDER = DOCS / "participants"
-WITHOUT_UNLEARNING = DOCS / "organisers" / "what-wins-without-unlearning.md"  # what leaderboards link to
-ORDER = ("submissions", "kaggle", "libraries", "commands", "accounts", "agents", "glossary")
+OTHERS = {
+    "scoring": DOCS / "organisers" / "scoring.md",
+    "what-wins-without-unlearning": DOCS / "organisers" / "what-wins-without-unlearning.md",
+    "metrics": DOCS / "metrics" / "index.md",
+}
+ORDER = ("first-score", "submissions", "low-score", "scoring", "kaggle", "libraries", "commands", "metrics", "accounts")
 EXCERPT = 180  # characters of a section that a search shows
 MAX_RESULTS = 20
 TERM = re.compile(r"^- \*\*(?P<term>[^*]+)\*\*: (?P<meaning>.+)$", re.MULTILINE)
@@ -58,9 +63,11 @@ class Found:
 @lru_cache
 def help_pages() -> dict[str, HelpPage]:
     """Return every page by name, in the order of the list. Empty where the documentation is not installed."""
-    files = {path.stem: path for path in (*FOLDER.glob("*.md"), WITHOUT_UNLEARNING) if path.is_file()}
+    files = {path.stem: path for path in FOLDER.glob("*.md")} | OTHERS
+    files = {name: path for name, path in files.items() if path.is_file()}
+    names = {path: name for name, path in files.items()}
     known = [name for name in ORDER if name in files]
-    return {name: _read(files[name], files) for name in [*known, *sorted(files.keys() - set(known))]}
+    return {name: _read(name, files[name], names) for name in [*known, *sorted(files.keys() - set(known))]}
 
 
 def help_page(name: str) -> HelpPage:
@@ -104,15 +111,14 @@ def _excerpt(text: str, words: Sequence[str]) -> Markup:
     )
 
 
-def _read(path: Path, names: Collection[str]) -> HelpPage:
-    name = path.stem
+def _read(name: str, path: Path, names: Mapping[Path, str]) -> HelpPage:
     reader = MarkdownIt("js-default", {"html": False, "linkify": False})
     tokens = reader.parse(path.read_text("utf-8"))
     title, sections = _sections(name, tokens)
     for token in tokens:
         if token.children:
             token.children = [child for child in token.children if child.type != "image"]
-            _link_within(token.children, names)
+            _link_within(token.children, path.parent, names)
     html = reader.renderer.render(tokens, reader.options, {})
     html = html.replace("<table>", '<div class="table-wrap"><table>').replace("</table>", "</table></div>")
     if name == "glossary":
@@ -155,16 +161,17 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def _link_within(children: Sequence[Token], names: Collection[str]) -> None:
+def _link_within(children: Sequence[Token], folder: Path, names: Mapping[Path, str]) -> None:
     """Let links to other pages of the help lead there; what the site does not have is no link."""
     is_link: list[bool] = []
     for token in children:
         if token.type == "link_open":
             href = str(token.attrGet("href"))
             file, _, anchor = href.partition("#")
-            if file.removesuffix(".md") in names:
-                token.attrSet("href", f"/help/{file.removesuffix('.md')}" + (f"#{anchor}" if anchor else ""))
-            is_link.append(file.removesuffix(".md") in names or not file or "://" in file)
+            page = names.get(Path(os.path.normpath(folder / file)))
+            if page is not None:
+                token.attrSet("href", f"/help/{page}" + (f"#{anchor}" if anchor else ""))
+            is_link.append(page is not None or not file or "://" in file)
             if not is_link[-1]:
                 token.tag, token.attrs = "span", {}
         elif token.type == "link_close" and not is_link.pop():

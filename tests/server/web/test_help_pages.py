@@ -28,6 +28,19 @@ def test_search_finds_sections_by_all_words(visitor: Visitor) -> None:
     assert 'href="/help/accounts' in page
 
 
+@pytest.mark.parametrize(
+    ("query", "page"),
+    [
+        ("why is my score low", "low-score"),
+        ("your first score", "first-score"),
+        ("crossfit", "scoring"),
+        ("klom", "metrics"),
+    ],
+)
+def test_search_finds_what_a_newcomer_asks(query: str, page: str) -> None:
+    assert page in [one.section.page for one in help_texts.search(query)][:3]
+
+
 def test_search_puts_headings_first() -> None:
     found = [one.section for one in help_texts.search("error classes")]
     assert "rror class" in f"{found[0].title} {found[0].heading}"
