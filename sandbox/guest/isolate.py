@@ -22,6 +22,7 @@ SUBMISSION = "/submission"
 KAGGLE = "/kaggle"  # where this is mounted, notebooks run
 DEVICE_NODES = ("null", "zero", "full", "random", "urandom")
 _NOTEBOOK_FOLDERS = ("/kaggle/tmp", "/kaggle/working")  # only where a notebook's input folder is mounted
+HUGE_PAGE = 2 << 20
 PRIVATE_PAGE = 4  # the three highest bits of an entry of pagemap: present, not swapped, of no file
 _ZYGOTES_SCRATCH_MIB, _ZYGOTES_INODES = 16, 1024
 _MIB = 1024 * 1024
@@ -190,6 +191,21 @@ def forget_references() -> None:
     """
     with contextlib.suppress(FileNotFoundError):
         Path("/proc/self/clear_refs").write_text("1", encoding="ascii")
+
+
+def use_huge_pages() -> None:
+    """Put the private memory of this process on huge pages: a fork then copies one entry where it copied 512.
+
+    Only whole huge pages of memory that no file stands behind.
+    """
+    with Path("/proc/self/maps").open() as maps:
+        for line in maps.read().splitlines():
+            span, rights, _offset, _device, _inode, *name = line.split()
+            if rights != "rw-p" or (name and name != ["[heap]"]):
+                continue
+            begin, end = (int(word, 16) for word in span.split("-"))
+            for address in range(-(-begin // HUGE_PAGE) * HUGE_PAGE, end - HUGE_PAGE + 1, HUGE_PAGE):
+                linux.collapse(address, HUGE_PAGE)
 
 
 def mark_all_pages() -> None:

@@ -44,6 +44,7 @@ def main() -> None:
         _import_usual_libraries()
     gc.collect()
     gc.freeze()  # the collections of zygotes and runs then leave the shared pages alone
+    isolate.use_huge_pages()
     isolate.mark_all_pages()
     zygote.send(control, {"event": "ready"})
     while control.recv(1, socket.MSG_PEEK):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import signal
 import threading
 from contextlib import ExitStack
@@ -126,6 +127,7 @@ class TwoSandboxes:
     template_folders: tuple[list[Path], list[Path]]  # its /data and /stage
     template_environment: list[bytes]
     template_status: dict[str, str]
+    template_huge_kib: int
     template_shared: list[str]  # its writable shared mappings
     children_between: list[int]
 
@@ -139,6 +141,11 @@ def split_with(folder: Path, words: bytes) -> Path:
         tensors["images"] = row.reshape(1, 1, 8, 8).expand(tensors["images"].shape).contiguous()
         save_file(tensors, folder / f"{name}.safetensors")
     return folder
+
+
+def huge_kib(proc: Path) -> int:
+    (line,) = [line for line in (proc / "smaps_rollup").read_text().splitlines() if line.startswith("AnonHugePages:")]
+    return int(line.split()[1])
 
 
 def template_of(sandbox: Sandbox) -> int:
@@ -178,6 +185,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> TwoSandboxes:
         "template_folders": tuple(list((proc / "root" / name).iterdir()) for name in ("data", "stage")),
         "template_environment": (proc / "environ").read_bytes().split(b"\0"),
         "template_status": dict(line.split(":\t", 1) for line in (proc / "status").read_text().splitlines()),
+        "template_huge_kib": huge_kib(proc),
         "template_shared": [line for line in (proc / "maps").read_text().splitlines() if line.split()[1][1::2] == "ws"],
         "children_between": [child for child in children(template) if is_living(child)],
     }
@@ -242,6 +250,13 @@ def test_template_holds_nothing_of_the_launcher_and_nothing_of_a_sandbox(two: Tw
     assert two.children_between == []
     assert not [entry for entry in two.template_environment if b"CANARY" in entry]
     assert {entry.split(b"=")[0] for entry in two.template_environment} >= {b"HOME", b"PYTHONHASHSEED"}
+
+
+@pytest.mark.skipif(
+    tuple(map(int, platform.release().split(".")[:2])) < (6, 1), reason="the kernel cannot put memory on huge pages"
+)
+def test_templates_memory_lies_on_huge_pages(two: TwoSandboxes) -> None:
+    assert two.template_huge_kib > 64 << 10
 
 
 def test_template_has_no_privilege(two: TwoSandboxes) -> None:
