@@ -1,5 +1,7 @@
 """What organisers take away: every table of a competition, as CSV and as JSON Lines."""
 
+from codecs import BOM_UTF8
+from itertools import chain
 from typing import Annotated
 
 from fastapi import Query, Response
@@ -60,6 +62,8 @@ def download_export(name: str, asked: OrganiserDep, *, admission: AdmissionDep, 
     if table not in list(ExportTable) or form not in list(Format):
         raise NotFound(f"There is no export {name!r}")
     pieces = exports.spooled(asked.session, asked.competition, ExportTable(table), Format(form), phase=phase)
+    if form == Format.CSV:
+        pieces = chain([BOM_UTF8], pieces)  # Excel takes a file without it for one of another encoding
     called = f"{asked.competition.slug}-{table}{f'-{phase}' if phase else ''}.{form}"
     headers = {"Content-Disposition": f'attachment; filename="{called}"', "Cache-Control": "no-store"}
     return StreamingResponse(admission.pieces(pieces), media_type=exports.MEDIA_TYPES[Format(form)], headers=headers)

@@ -290,6 +290,7 @@ def test_tables_are_exported_as_links_and_streams(server: Instance, visitor: Vis
     csv = visitor.get("/organise/digits/exports/submissions.csv")
     assert csv.headers["content-disposition"] == 'attachment; filename="digits-submissions.csv"'
     assert submission.id in csv.text
+    assert csv.content.startswith(b"\xef\xbb\xbf")  # by which Excel reads it as UTF-8
     lines = visitor.get("/organise/digits/exports/public-leaderboard.jsonl").text.splitlines()
     assert json.loads(lines[0])["team"] == "ada"
     assert visitor.get("/organise/digits/exports/secrets.csv").status_code == 404
