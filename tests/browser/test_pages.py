@@ -29,6 +29,12 @@ OUT_OF_PLACE = """() => {
       if (wide > 4 && high > 4) found.push(`${one.id || one.textContent} lies on ${other.id || other.name}`);
     }
   }
+  for (const { tHead: head, tBodies: [body] } of document.querySelectorAll("main table")) {
+    const row = body?.rows[0];
+    if (!head || !row || scrollY || !head.checkVisibility() || !row.checkVisibility()) continue;
+    if (head.getBoundingClientRect().bottom > row.getBoundingClientRect().top + 1)
+      found.push(`header lies over a row: ${row.textContent.trim().slice(0, 40)}`);
+  }
   for (const table of document.querySelectorAll(".table-wrap:not([tabindex])"))
     if (table.scrollWidth > table.clientWidth + 1) found.push(`columns out of sight: ${table.innerText.slice(0, 40)}`);
   const scrolls = (part) => part.closest("pre, .table-wrap, .code-view, .excerpt, .unseen, svg, .menu-items, .gallery");
