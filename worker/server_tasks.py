@@ -13,6 +13,8 @@ from celery.signals import worker_process_init
 from server import last_times
 from server.benchmarks import submitting as benchmarks
 from server.competitions import model_shard_leases, preparation_turns, split_leases
+from server.competitions.model_shard_leases import MODEL_SHARDS
+from server.competitions.split_leases import SPLITS
 from server.config import get_settings
 from server.db import clock as database_clock
 from server.db import now
@@ -84,19 +86,13 @@ def sweep_lost(*, by_beat: bool = False) -> None:
     with database.write() as session:
         at = database_clock(session)
         resent_after = timedelta(seconds=2 * settings.sweep_interval_s)
-        swept = lease_reaper.sweep(
-            session, at, max_attempts=settings.max_attempts, lease_s=settings.lease_s, resent_after=resent_after
-        )
-        split_leases.sweep(session, at, max_attempts=settings.max_attempts)
+        attempts, lease_s = settings.max_attempts, settings.lease_s
+        swept = lease_reaper.sweep(session, at, max_attempts=attempts, lease_s=lease_s, resent_after=resent_after)
+        SPLITS.sweep(session, at, max_attempts=attempts, lease_s=lease_s)
         lost_splits = split_leases.forgotten(session, at)
         turns = preparation_turns.find(session, settings)
-        model_shard_leases.sweep(
-            session,
-            at,
-            max_attempts=settings.max_attempts,
-            resent_after=resent_after,
-            submissions_wait=turns.submissions_wait,
-        )
+        MODEL_SHARDS.sweep(session, at, max_attempts=attempts, lease_s=lease_s)
+        model_shard_leases.notify(session, at, resent_after=resent_after, submissions_wait=turns.submissions_wait)
         preparation_turns.tell(session, turns)
         workers.note_silent(session)
         for each in find_unserved(session):

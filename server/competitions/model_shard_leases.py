@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, or_, select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
@@ -18,17 +18,16 @@ from lethe.competition.visibility import Visibility
 from server.competitions import service, split_leases, stalled_preparations, stopped_preparations
 from server.competitions.split_leases import SplitWork
 from server.competitions.stored_file import split_file, stored_file
-from server.conditional_update import changes_one_row
 from server.db import clock, database_time
+from server.jobs.leases import AVOIDED_FOR_S, Jobs, Loss, claiming, take
 from server.models.competition import Competition, CompetitionState, Split, SplitState
 from server.models.model_shard import ModelShard, ModelShardState
 from server.models.worker import Worker, WorkerState
 from server.queue import PREPARE_SHARD, PREPARE_SPLIT, RESENT_AFTER, send_after_commit
 from server.worker_facts import WorkerFacts, host_of, minor_version
 
-AVOIDED_FOR_S = 60.0  # then the host that failed at a shard may have it again
 SEEN_WITHIN_S = 60.0
-LEAVES = frozenset({ModelShardState.DONE, ModelShardState.FAILED, ModelShardState.CANCELLED})
+_QUEUED = ModelShard.state == ModelShardState.QUEUED.value
 
 
 @dataclass(frozen=True)
@@ -106,36 +105,20 @@ def _lease_first(session: Session, splits: Collection[str], facts: WorkerFacts, 
         return None
     first = (
         select(ModelShard.id)
-        .where(
-            ModelShard.split_id.in_(splits),
-            ModelShard.state == ModelShardState.QUEUED.value,
-            ModelShard.id.not_in(_failed_here(session, facts)),
-        )
+        .where(ModelShard.split_id.in_(splits), _QUEUED, ModelShard.id.not_in(_failed_here(session, facts)))
         .order_by(ModelShard.id)
         .limit(1)
         .with_for_update(skip_locked=True)
     )
-    statement = (
-        update(ModelShard)
-        .where(ModelShard.id == first.scalar_subquery())
-        .values(
-            state=ModelShardState.LEASED.value,
-            attempt=ModelShard.attempt + 1,
-            worker=facts.name,
-            claimed_at=database_time(),
-            lease_expires_at=database_time(lease_s),
-            models_done=0.0,
-        )
-        .returning(ModelShard)
-    )
-    options = {"synchronize_session": False, "populate_existing": True}
-    return session.scalars(statement, execution_options=options).one_or_none()
+    values = {"worker": facts.name, "claimed_at": database_time(), "models_done": 0.0}
+    chosen = ModelShard.id == first.scalar_subquery()
+    return take(session, claiming(ModelShard, chosen, state=ModelShardState.LEASED.value, lease_s=lease_s, **values))
 
 
 def heartbeat(session: Session, work: ShardWork, *, lease_s: float, models_done: float) -> bool:
     """Say that the worker lives and how far it is. Return False if the shard is no longer its own."""
     _lock(session, work.split_id)
-    held = _update(session, work, lease_expires_at=database_time(lease_s), models_done=models_done)
+    held = MODEL_SHARDS.hold(session, work.shard_id, work.attempt, lease_s=lease_s, models_done=models_done)
     if held:
         _show_progress(session, work.split_id)
     return held
@@ -144,7 +127,7 @@ def heartbeat(session: Session, work: ShardWork, *, lease_s: float, models_done:
 def close(session: Session, work: ShardWork) -> bool:
     """Store that the shard is made; the last one asks for the split's finish. Return False if it was lost before."""
     _lock(session, work.split_id)
-    if not _leave(session, work, ModelShardState.DONE, models_done=work.shard.n_models, error=""):
+    if not _finish(session, work, ModelShardState.DONE, models_done=work.shard.n_models, error=""):
         return False
     _show_progress(session, work.split_id)
     if not session.scalar(select(split_leases.has_open_shards(work.split_id))):
@@ -155,7 +138,7 @@ def close(session: Session, work: ShardWork) -> bool:
 def fail(session: Session, work: ShardWork, error: str) -> bool:
     """End the preparation because of this shard; the organiser sees why. Return False if the shard was lost before."""
     split = _lock(session, work.split_id)
-    if not _leave(session, work, ModelShardState.FAILED, error=error):
+    if not _finish(session, work, ModelShardState.FAILED, error=error):
         return False
     _end(session, split, error)
     return True
@@ -163,62 +146,63 @@ def fail(session: Session, work: ShardWork, error: str) -> bool:
 
 def give_back(session: Session, work: ShardWork, *, reason: str, max_attempts: int) -> bool:
     """Return the shard to the queue because this host could not make it; after `max_attempts` that is the end."""
-    if work.failed_attempts + 1 >= max_attempts:
-        return fail(session, work, _given_up(work.shard, max_attempts, reason))
-    back = _leave(
-        session,
-        work,
-        ModelShardState.QUEUED,
-        failed_attempts=work.failed_attempts + 1,
-        queued_at=database_time(),
-        error=reason,
-    )
-    if back:
-        send_after_commit(session, PREPARE_SHARD)
-    return back
+    shard = session.get_one(ModelShard, work.shard_id)
+    return MODEL_SHARDS.lose(session, shard, Loss(work.attempt, reason), max_attempts=max_attempts)
 
 
 def hand_over(session: Session, work: ShardWork) -> bool:
     """Return the shard to the queue because its worker stops, which is nobody's fault."""
-    back = _leave(session, work, ModelShardState.QUEUED, queued_at=database_time())
+    queued = {"state": ModelShardState.QUEUED.value, "queued_at": database_time()}
+    back = MODEL_SHARDS.leave(session, work.shard_id, work.attempt, **queued)
     if back:
         send_after_commit(session, PREPARE_SHARD)
     return back
 
 
-def sweep(
-    session: Session,
-    at: datetime,
-    *,
-    max_attempts: int,
-    resent_after: timedelta = RESENT_AFTER,
-    submissions_wait: bool = False,
-) -> int:
-    """Take back the shards whose worker is silent, and tell of those that nobody took, workers and organisers alike.
-
-    submissions_wait: as `claim` has it. Return how many were lost.
-    """
-    expired = session.scalars(
-        select(ModelShard).where(_in(ModelShardState.LEASED), ModelShard.lease_expires_at < at)
-    ).all()
-    lost = sum(_take_back(session, shard, at, max_attempts=max_attempts) for shard in expired)
+def notify(
+    session: Session, at: datetime, *, resent_after: timedelta = RESENT_AFTER, submissions_wait: bool = False
+) -> None:
+    """Tell of the shards that nobody took, workers and organisers alike. submissions_wait: as `claim` has it."""
     queued = session.scalar(
-        select(func.count())
-        .select_from(ModelShard)
-        .where(_in(ModelShardState.QUEUED), ModelShard.queued_at < at - resent_after)
+        select(func.count()).select_from(ModelShard).where(_QUEUED, ModelShard.queued_at < at - resent_after)
     )
     send_after_commit(session, PREPARE_SHARD, times=queued or 0)
     waiting = _divided(session, None, None) if submissions_wait else ()
     held_back = {split.id for split in waiting if is_needed_later(session, split, at)}
     stalled_preparations.notify(session, at, held_back=held_back)
-    return lost
+
+
+class _ModelShards(Jobs[ModelShard]):
+    table = ModelShard
+    queued, leased = ModelShardState.QUEUED.value, ModelShardState.LEASED.value
+    failed = ModelShardState.FAILED.value
+
+    def lock(self, session: Session, job: ModelShard) -> None:
+        _lock(session, job.split_id)
+
+    def retry(self, session: Session, job: ModelShard, loss: Loss, *, max_attempts: int) -> dict[str, Any] | None:
+        last = job.failed_attempts + 1 >= max_attempts
+        return None if last else {"queued_at": database_time(), "error": loss.reason}
+
+    def on_requeued(self, session: Session, job: ModelShard, loss: Loss) -> None:
+        send_after_commit(session, PREPARE_SHARD)
+
+    def on_given_up(self, session: Session, job: ModelShard, loss: Loss) -> None:
+        last = job.first_model + job.n_models - 1
+        models = f"{job.kind} models {job.first_model} to {last}"
+        job.error = f"{models}: {job.failed_attempts} attempts failed, the last one so: {loss.reason}"
+        job.finished_at = clock(session)
+        _end(session, session.get_one(Split, job.split_id), job.error)
+
+
+MODEL_SHARDS = _ModelShards()
 
 
 def _divided(
     session: Session, competitions: Sequence[str] | None, organisers: Collection[str] | None
 ) -> Sequence[Split]:
     """Return the splits that have queued shards."""
-    queued = select(ModelShard.split_id).where(_in(ModelShardState.QUEUED))
+    queued = select(ModelShard.split_id).where(_QUEUED)
     statement = select(Split).where(Split.id.in_(queued), Split.state == SplitState.PREPARING.value)
     statement = statement.where(Split.competition_id.in_(split_leases.of_known_schema()))
     if competitions is not None:
@@ -233,7 +217,7 @@ def _divided(
 def _failed_here(session: Session, facts: WorkerFacts) -> list[int]:
     """Return the shards that the worker's host has just failed at, where a worker of another host is there for them."""
     host = host_of(facts.name)
-    failed = _in(ModelShardState.QUEUED), ModelShard.failed_attempts > 0
+    failed = _QUEUED, ModelShard.failed_attempts > 0
     lately = ModelShard.queued_at > database_time(-AVOIDED_FOR_S)
     rows = session.execute(select(ModelShard.id, ModelShard.worker).where(*failed, lately))
     mine = [row.id for row in rows if host_of(row.worker or "") == host]
@@ -267,44 +251,11 @@ def _work(session: Session, shard: ModelShard) -> ShardWork:
     )
 
 
-def _take_back(session: Session, shard: ModelShard, at: datetime, *, max_attempts: int) -> bool:
-    split = _lock(session, shard.split_id)
-    again = shard.failed_attempts + 1 < max_attempts
-    reason = f"no heartbeat from {shard.worker} before {shard.lease_expires_at}"
-    if not again:
-        made = ShardToMake(shard.kind, shard.position, shard.first_model, shard.n_models)
-        reason = _given_up(made, max_attempts, reason)
-    lost = (
-        ModelShard.id == shard.id,
-        ModelShard.attempt == shard.attempt,
-        _in(ModelShardState.LEASED),
-        ModelShard.lease_expires_at < at,
-    )
-    values = {
-        "state": (ModelShardState.QUEUED if again else ModelShardState.FAILED).value,
-        "lease_expires_at": None,
-        "failed_attempts": shard.failed_attempts + 1,
-        "queued_at": database_time(),
-        "error": reason,
-    }
-    taken = changes_one_row(session, update(ModelShard).where(*lost).values(values))
-    if taken and again:
-        send_after_commit(session, PREPARE_SHARD)
-    elif taken:
-        _end(session, split, reason)
-    return taken
-
-
-def _given_up(shard: ShardToMake, attempts: int, reason: str) -> str:
-    last = shard.first_model + shard.n_models - 1
-    return f"{shard.kind} models {shard.first_model} to {last}: {attempts} attempts failed, the last one so: {reason}"
-
-
 def _end(session: Session, split: Split, error: str) -> None:
     split.state, split.error, split.lease_expires_at = SplitState.FAILED.value, error, None
     session.execute(
         update(ModelShard)
-        .where(ModelShard.split_id == split.id, or_(_in(ModelShardState.QUEUED), _in(ModelShardState.LEASED)))
+        .where(split_leases.is_open_shard_of(split.id))
         .values(state=ModelShardState.CANCELLED.value, lease_expires_at=None)
     )
     session.flush()
@@ -325,16 +276,6 @@ def _lock(session: Session, split_id: str) -> Split:
     ).one()
 
 
-def _leave(session: Session, work: ShardWork, state: ModelShardState, **values: object) -> bool:
-    if state in LEAVES:
-        values |= {"finished_at": database_time()}
-    return _update(session, work, state=state.value, lease_expires_at=None, **values)
-
-
-def _update(session: Session, work: ShardWork, **values: Any) -> bool:
-    mine = ModelShard.id == work.shard_id, ModelShard.attempt == work.attempt, _in(ModelShardState.LEASED)
-    return changes_one_row(session, update(ModelShard).where(*mine).values(**values))
-
-
-def _in(state: ModelShardState) -> ColumnElement[bool]:
-    return ModelShard.state == state.value
+def _finish(session: Session, work: ShardWork, state: ModelShardState, **values: Any) -> bool:
+    values |= {"state": state.value, "finished_at": database_time()}
+    return MODEL_SHARDS.leave(session, work.shard_id, work.attempt, **values)

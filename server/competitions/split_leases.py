@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Exists, Select, and_, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Exists, Select, and_, exists, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from lethe.competition.file import CompetitionFile
@@ -14,8 +14,8 @@ from lethe.competition.visibility import Visibility
 from server.audit import log as audit
 from server.competitions import lifecycle, service, split_replacement, stalled_preparations, stopped_preparations
 from server.competitions.stored_file import split_file
-from server.conditional_update import changes_one_row
-from server.db import clock, database_time, now
+from server.db import clock, now
+from server.jobs.leases import Jobs, Loss, claiming, take
 from server.models.competition import Competition, CompetitionState, Split, SplitState
 from server.models.model_shard import ModelShard, ModelShardState
 from server.models.rejudging import Announcement
@@ -72,23 +72,12 @@ def of_known_schema() -> Select[str]:
 
 def claim(session: Session, split_id: str, *, lease_s: float, device: str = "cpu") -> SplitWork | None:
     """Lease the split's preparation, or return None if it is done, in other hands, or begun on another device."""
-    statement = (
-        update(Split)
-        .where(
-            Split.id == split_id,
-            is_unclaimed(clock(session)),
-            Split.competition_id.in_(of_known_schema()),
-            or_(Split.device.is_(None), Split.device == device),
-        )
-        .values(
-            state=SplitState.PREPARING.value,
-            attempt=Split.attempt + 1,
-            lease_expires_at=database_time(lease_s),
-        )
-    )
-    if not changes_one_row(session, statement):
+    free = is_unclaimed(clock(session)) & Split.competition_id.in_(of_known_schema())
+    on_device = Split.device.is_(None) | (Split.device == device)
+    preparing = SplitState.PREPARING.value
+    split = take(session, claiming(Split, Split.id == split_id, free, on_device, state=preparing, lease_s=lease_s))
+    if split is None:
         return None
-    split = session.get_one(Split, split_id, populate_existing=True)
     is_divided = session.scalar(select(exists().where(ModelShard.split_id == split_id)))
     return SplitWork(
         split.id,
@@ -105,12 +94,12 @@ def claim(session: Session, split_id: str, *, lease_s: float, device: str = "cpu
 
 def heartbeat(session: Session, work: SplitWork, *, lease_s: float, stage: str, progress: float) -> bool:
     """Say that the worker lives and how far it is. Return False if the work is no longer its own."""
-    return _update(session, work, lease_expires_at=database_time(lease_s), stage=stage[:80], progress=progress)
+    return SPLITS.hold(session, work.split_id, work.attempt, lease_s=lease_s, stage=stage[:80], progress=progress)
 
 
 def hand_over(session: Session, work: SplitWork) -> bool:
     """Leave the split to the next that asks. Return False if the work was lost before."""
-    left = _update(session, work, lease_expires_at=None)
+    left = SPLITS.leave(session, work.split_id, work.attempt)
     if left:
         send_after_commit(session, PREPARE_SPLIT, work.split_id)
     return left
@@ -121,15 +110,19 @@ def let_go(session: Session, work: SplitWork, *, stage: str, device: str, versio
 
     device, versions: what made its first files.
     """
-    return _update(
-        session, work, lease_expires_at=None, stage=stage[:80], progress=0.0, device=device, versions=versions
-    )
+    values = {"stage": stage[:80], "progress": 0.0, "device": device, "versions": versions}
+    return SPLITS.leave(session, work.split_id, work.attempt, **values)
 
 
 def has_open_shards(split_id: str | InstrumentedAttribute[str]) -> Exists:
     """Return whether shards of the split's models are still to be made, as an SQL expression."""
+    return exists().where(is_open_shard_of(split_id))
+
+
+def is_open_shard_of(split_id: str | InstrumentedAttribute[str]) -> ColumnElement[bool]:
+    """Return the condition that a shard of the split's models is still to be made."""
     open_states = [ModelShardState.QUEUED.value, ModelShardState.LEASED.value]
-    return exists().where(ModelShard.split_id == split_id, ModelShard.state.in_(open_states))
+    return (ModelShard.split_id == split_id) & ModelShard.state.in_(open_states)
 
 
 def finish(session: Session, work: SplitWork, prepared: PreparedSplit) -> bool:
@@ -137,11 +130,11 @@ def finish(session: Session, work: SplitWork, prepared: PreparedSplit) -> bool:
 
     Another measurement of its retraining than before is recorded, and announced where it changes what runs may take.
     """
-    held = _update(
+    held = SPLITS.leave(
         session,
-        work,
+        work.split_id,
+        work.attempt,
         state=SplitState.READY.value,
-        lease_expires_at=None,
         stage="",
         error="; ".join(filter(None, (prepared.data_difference, prepared.doubt))),
         progress=1.0,
@@ -189,25 +182,17 @@ def _tell_of_change(session: Session, competition: Competition, work: SplitWork,
 
 def note(session: Session, work: SplitWork, reason: str) -> bool:
     """Store why an attempt failed, for the organiser; the next attempt begins when the lease expires."""
-    return _update(session, work, error=BROKEN_OFF.format(attempt=work.attempt) + reason)
+    error = BROKEN_OFF.format(attempt=work.attempt) + reason
+    return SPLITS.change(session, work.split_id, work.attempt, error=error)
 
 
 def fail(session: Session, work: SplitWork, error: str) -> bool:
     """Mark the split failed, for the organiser to read why; its twin is stopped."""
     stopped_preparations.locked_with_twin(session, work.split_id)
-    held = _update(session, work, state=SplitState.FAILED.value, lease_expires_at=None, error=error)
+    held = SPLITS.leave(session, work.split_id, work.attempt, state=SplitState.FAILED.value, error=error)
     if held:
         stopped_preparations.stop_twins(session, session.get_one(Split, work.split_id, populate_existing=True))
     return held
-
-
-def sweep(session: Session, at: datetime, *, max_attempts: int) -> int:
-    """Take back the splits whose worker is silent; the last attempt that is lost ends the preparation.
-
-    at: this moment by the database's clock. Return how many were lost.
-    """
-    lost = select(Split.id).where(Split.state == SplitState.PREPARING.value, Split.lease_expires_at < at)
-    return sum(_take_back(session, split_id, at, max_attempts=max_attempts) for split_id in session.scalars(lost).all())
 
 
 def forgotten(session: Session, at: datetime) -> list[str]:
@@ -233,18 +218,27 @@ def is_unclaimed(at: datetime) -> ColumnElement[bool]:
     )
 
 
-def _take_back(session: Session, split_id: str, at: datetime, *, max_attempts: int) -> bool:
-    """End a lease that is over. Return False if somebody else was quicker, or its worker has just spoken."""
-    both = stopped_preparations.locked_with_twin(session, split_id)
-    split = next(split for split in both if split.id == split_id)
-    if split.state != SplitState.PREPARING or split.lease_expires_at is None or split.lease_expires_at >= at:
-        return False
-    split.lease_expires_at, split.failed_attempts = None, split.failed_attempts + 1
-    if split.failed_attempts >= max_attempts:
-        split.state, split.error = SplitState.FAILED.value, _given_up(split)
+class _Splits(Jobs[Split]):
+    table = Split
+    queued = leased = SplitState.PREPARING.value
+    failed = SplitState.FAILED.value
+
+    def lock(self, session: Session, job: Split) -> None:
+        stopped_preparations.locked_with_twin(session, job.id)
+
+    def retry(self, session: Session, job: Split, loss: Loss, *, max_attempts: int) -> dict[str, Any] | None:
+        return {} if job.failed_attempts + 1 < max_attempts else None
+
+    def on_requeued(self, session: Session, job: Split, loss: Loss) -> None:
+        """The sweep that takes back a split also tells of it (`forgotten`)."""
+
+    def on_given_up(self, session: Session, job: Split, loss: Loss) -> None:
+        job.error = _given_up(job)
         session.flush()
-        stopped_preparations.stop_twins(session, split)
-    return True
+        stopped_preparations.stop_twins(session, job)
+
+
+SPLITS = _Splits()
 
 
 def _given_up(split: Split) -> str:
@@ -253,8 +247,3 @@ def _given_up(split: Split) -> str:
         return f"{split.failed_attempts} attempts failed, the last one so: {split.error.removeprefix(begins)}"
     stage = f" (last at: {split.stage})" if split.stage else ""
     return f"{split.failed_attempts} workers in a row were lost while they prepared this split{stage}. {REMEDY}"
-
-
-def _update(session: Session, work: SplitWork, **values: object) -> bool:
-    mine = Split.id == work.split_id, Split.attempt == work.attempt, Split.state == SplitState.PREPARING.value
-    return changes_one_row(session, update(Split).where(*mine).values(**values))

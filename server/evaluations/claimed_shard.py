@@ -5,7 +5,6 @@ from typing import Any
 
 from lethe.competition.file import RunRules
 from lethe.competition.run_limits import RetrainingCost
-from lethe.runtime.error_classes import ErrorClass
 from server.competitions.stored_file import stored_file
 from server.evaluations.seeds import run_seed, sample_data
 from server.models.competition import Competition, Split
@@ -122,16 +121,4 @@ def claimed_shard(
         retraining_cpu_s=split.retraining_cpu_s,
         start_cpu_s=split.start_cpu_s or 0.0,
         competition=RunRules.of(config),
-    )
-
-
-def host_failure(shard: ClaimedShard, reason: str) -> ShardFailure:
-    """Return the failure that a participant reads when this side could not run the code."""
-    return ShardFailure(
-        fault=Fault.HOST,
-        error_class=ErrorClass.HOST_FAULT,
-        message="The evaluation could not be run because of a problem on our side. It does not count against "
-        "your quota, and the organisers have been notified.",
-        run=shard.first_run,
-        detail=reason,
     )

@@ -13,14 +13,16 @@ from sqlalchemy.orm import Session
 from lethe.runtime.error_classes import OF_THE_MACHINE, ErrorClass
 from server.db import clock, database_time, now
 from server.evaluations import lease_repository, queue_repository, repository, service, unserved, verified_runs
-from server.evaluations.claimed_shard import ClaimedShard, ShardFailure, claimed_shard, host_failure
+from server.evaluations.claimed_shard import ClaimedShard, ShardFailure, claimed_shard
+from server.jobs.leases import Jobs, Loss
 from server.models.evaluation import RunLog, Shard, ShardKind, ShardState
 from server.models.submission import Fault
 from server.queue import EVALUATE_SHARD, send_after_commit
 
 # A failure of these classes may be a slow or small machine's own: it accuses nobody where another machine has none.
 TOO_LONG = "it took too long, with untrusted workers; trusted ones run it again"
-is_current = repository.is_current
+OUR_PROBLEM = "The evaluation could not be run because of a problem on our side."
+LOST = "{n} workers in a row were lost while they ran this submission."
 
 
 def claim(
@@ -103,11 +105,8 @@ def fail(session: Session, shard: ClaimedShard, failure: ShardFailure, *, runs_d
         outcome = "given-back" if failure.error_class in OF_THE_MACHINE else "unconfirmed"
         why = f"{failure.error_class}: {failure.message} {failure.detail}".strip()
         return _requeue(session, shard, reason=why, runs_done=runs_done, outcome=outcome, trusted_only=True)
-    if not repository.leave_shard(
-        session, shard.shard_id, attempt=shard.attempt, state=ShardState.FAILED, runs_done=runs_done
-    ):
+    if not _leave_failed(session, shard, runs_done=runs_done, detail=failure.detail):
         return False
-    _end(session, shard, "failed", runs_done=runs_done, detail=failure.detail)
     service.fail(session, evaluation, fault=failure.fault, error_class=failure.error_class, error=failure.fields(shard))
     return True
 
@@ -115,14 +114,9 @@ def fail(session: Session, shard: ClaimedShard, failure: ShardFailure, *, runs_d
 def give_back(session: Session, shard: ClaimedShard, *, reason: str, runs_done: int, max_attempts: int) -> bool:
     """Return the shard to the queue because this host could not run it; after `max_attempts` that is the end, or,
     where others than trusted workers were among them, trusted ones try."""
-    if shard.failed_attempts + 1 < max_attempts:
-        failed, avoided = shard.failed_attempts + 1, _host_to_avoid(session, shard)
-        return _requeue(
-            session, shard, reason=reason, runs_done=runs_done, failed_attempts=failed, avoided_host=avoided
-        )
-    if verified_runs.needs_trusted_attempts(session, shard.shard_id):
-        return _requeue(session, shard, reason=reason, runs_done=runs_done, trusted_only=True)
-    return fail(session, shard, host_failure(shard, reason), runs_done=runs_done)
+    row = session.get_one(Shard, shard.shard_id)
+    loss = Loss(shard.attempt, reason, runs_done=runs_done)
+    return SHARDS.lose(session, row, loss, max_attempts=max_attempts)
 
 
 def hand_over(session: Session, shard: ClaimedShard, *, runs_done: int) -> bool:
@@ -140,46 +134,71 @@ def check_again(session: Session, shard: ClaimedShard, *, result_key: str, resul
         shard,
         reason=reason,
         runs_done=shard.n_runs,
-        avoided_host=_host_to_avoid(session, shard),
+        avoided_host=_host_to_avoid(session, session.get_one(Shard, shard.shard_id)),
         result_key=result_key,
         result_sha256=result_sha256,
     )
 
 
 def _requeue(
-    session: Session,
-    shard: ClaimedShard,
-    *,
-    reason: str,
-    runs_done: int,
-    failed_attempts: int = 0,
-    outcome: str = "given-back",
-    avoided_host: str | None = None,
-    **values: Any,
+    session: Session, shard: ClaimedShard, *, reason: str, runs_done: int, outcome: str = "given-back", **values: Any
 ) -> bool:
-    back = repository.leave_shard(
-        session,
-        shard.shard_id,
-        attempt=shard.attempt,
-        state=ShardState.QUEUED,
-        worker=None,
-        avoided_host=avoided_host,
-        token_id=None,
-        queued_at=database_time(),
-        runs_done=0,
-        wall_time_s=0.0,
-        failed_attempts=failed_attempts,
-        **values,
-    )
+    back = SHARDS.leave(session, shard.shard_id, shard.attempt, **_queued(**values))
     if back:
-        _end(session, shard, outcome, runs_done=runs_done, detail=reason)
+        _end(session, shard.shard_id, shard.attempt, outcome, runs_done=runs_done, detail=reason)
         send_after_commit(session, EVALUATE_SHARD, to=shard.routing_key)
     return back
 
 
-def _host_to_avoid(session: Session, shard: ClaimedShard) -> str | None:
-    row = session.get_one(Shard, shard.shard_id)
-    return unserved.host_to_avoid(session, row.split_id, worker=str(row.worker), trusted_only=row.trusted_only)
+def _queued(*, failed_attempts: int = 0, avoided_host: str | None = None, **values: Any) -> dict[str, Any]:
+    """Return the columns of a shard that is queued again."""
+    return values | {
+        "state": ShardState.QUEUED.value,
+        "worker": None,
+        "avoided_host": avoided_host,
+        "token_id": None,
+        "queued_at": database_time(),
+        "runs_done": 0,
+        "wall_time_s": 0.0,
+        "failed_attempts": failed_attempts,
+    }
+
+
+def _host_to_avoid(session: Session, shard: Shard) -> str | None:
+    return unserved.host_to_avoid(session, shard.split_id, worker=str(shard.worker), trusted_only=shard.trusted_only)
+
+
+class _Shards(Jobs[Shard]):
+    table = Shard
+    queued, leased, failed = ShardState.QUEUED.value, ShardState.LEASED.value, ShardState.FAILED.value
+
+    def lock(self, session: Session, job: Shard) -> None:
+        repository.lock_evaluation(session, job.evaluation_id)
+
+    def retry(self, session: Session, job: Shard, loss: Loss, *, max_attempts: int) -> dict[str, Any] | None:
+        failed, trusted_only = job.failed_attempts + 1, job.trusted_only
+        if failed >= max_attempts:
+            if not verified_runs.needs_trusted_attempts(session, job.id):
+                return None
+            failed, trusted_only = 0, True
+        avoided_host = _host_to_avoid(session, job)
+        return _queued(failed_attempts=failed, avoided_host=avoided_host, trusted_only=trusted_only)
+
+    def on_requeued(self, session: Session, job: Shard, loss: Loss) -> None:
+        outcome = "lost" if loss.silent else "given-back"
+        _end(session, job.id, loss.attempt, outcome, runs_done=loss.runs_done, detail=loss.reason)
+        send_after_commit(session, EVALUATE_SHARD, to=repository.routing_key_for(session, job.split_id))
+
+    def on_given_up(self, session: Session, job: Shard, loss: Loss) -> None:
+        outcome = "lost" if loss.silent else "failed"
+        _end(session, job.id, loss.attempt, outcome, runs_done=loss.runs_done, detail=loss.reason)
+        message = LOST.format(n=job.failed_attempts) if loss.silent else OUR_PROBLEM
+        error_class = ErrorClass.WORKER_LOST if loss.silent else ErrorClass.HOST_FAULT
+        evaluation = repository.lock_evaluation(session, job.evaluation_id)
+        service.fail_on_our_side(session, evaluation, error_class, message, run=job.first_run)
+
+
+SHARDS = _Shards()
 
 
 def take_from(session: Session, workers: Sequence[str], *, reason: str) -> int:
@@ -237,6 +256,11 @@ def note_controls(session: Session, shard: ClaimedShard, controls: dict[str, Any
         row.controls = controls
 
 
+def is_current(session: Session, shard: ClaimedShard) -> bool:
+    """Return whether the attempt still holds the shard."""
+    return SHARDS.is_current(session, shard.shard_id, shard.attempt)
+
+
 def is_over_time(session: Session, shard: ClaimedShard) -> bool:
     """Return whether the runs of the evaluation have together used up the competition's time."""
     return _is_over(shard, repository.wall_time_used(session, shard.evaluation_id))
@@ -288,11 +312,8 @@ def fail_over_time(session: Session, shard: ClaimedShard, *, runs_done: int) -> 
     if is_current(session, shard) and verified_runs.take_back(session, shard.evaluation_id, reason=TOO_LONG):
         same = shard.failed_attempts
         return _requeue(session, shard, reason=TOO_LONG, runs_done=runs_done, failed_attempts=same)
-    if not repository.leave_shard(
-        session, shard.shard_id, attempt=shard.attempt, state=ShardState.FAILED, runs_done=runs_done
-    ):
+    if not _leave_failed(session, shard, runs_done=runs_done):
         return False
-    _end(session, shard, "failed", runs_done=runs_done)
     _fail_over_time(session, shard)
     return True
 
@@ -302,7 +323,15 @@ def hand_to_trusted(session: Session, shard: ClaimedShard, *, runs_done: int) ->
     return _requeue(session, shard, reason=TOO_LONG, runs_done=runs_done, trusted_only=True)
 
 
-def _end(session: Session, shard: ClaimedShard, outcome: str, *, runs_done: int, detail: str = "") -> None:
+def _leave_failed(session: Session, shard: ClaimedShard, *, runs_done: int, detail: str = "") -> bool:
+    state = ShardState.FAILED.value
+    if not SHARDS.leave(session, shard.shard_id, shard.attempt, state=state, runs_done=runs_done):
+        return False
+    _end(session, shard.shard_id, shard.attempt, "failed", runs_done=runs_done, detail=detail)
+    return True
+
+
+def _end(session: Session, shard_id: int, attempt: int, outcome: str, *, runs_done: int, detail: str = "") -> None:
     lease_repository.end_attempt(
-        session, shard.shard_id, attempt=shard.attempt, outcome=outcome, at=now(), runs_done=runs_done, detail=detail
+        session, shard_id, attempt=attempt, outcome=outcome, at=now(), runs_done=runs_done, detail=detail
     )

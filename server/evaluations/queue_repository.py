@@ -21,20 +21,18 @@ from sqlalchemy import (
     or_,
     select,
     true,
-    update,
 )
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from server.db import database_time
+from server.jobs.leases import AVOIDED_FOR_S, claiming, take
 from server.models.competition import Competition, Split, SplitState
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardKind, ShardState
 from server.models.submission import Submission
 from server.queue import MAX_WAKE_UPS, RoutingKey
 from server.queue_order import ROUNDS, Turn
 from server.worker_facts import host_of
-
-AVOIDED_FOR_S = 60.0  # then the host that failed at a shard may have it again
 
 
 def take_fairest(
@@ -50,9 +48,7 @@ def take_fairest(
     on_postgresql = session.get_bind().dialect.name == "postgresql"
     chosen = None if splits is None else tuple(splits)
     statement = _take(on_postgresql, lease_s, chosen, trusted=token_id is None)
-    options = {"synchronize_session": False, "populate_existing": True}
-    values = {"claimant": worker, "host": host_of(worker), "token": token_id}
-    return session.scalars(statement, values, execution_options=options).one_or_none()
+    return take(session, statement, {"claimant": worker, "host": host_of(worker), "token": token_id})
 
 
 @lru_cache(maxsize=64)
@@ -61,21 +57,17 @@ def _take(
 ) -> ReturningUpdate[Shard]:
     """Return the statement of a claim. Putting it together costs more than all else that a claim does in Python."""
     first = _first_unlocked if on_postgresql else _first
-    return (
-        update(Shard)
-        .where(Shard.id == first(splits, trusted=trusted))
-        .values(
-            state=ShardState.LEASED.value,
-            attempt=Shard.attempt + 1,
-            worker=bindparam("claimant", type_=String()),
-            token_id=bindparam("token", type_=String()),
-            claimed_at=database_time(),
-            lease_expires_at=database_time(lease_s),
-            runs_done=0,
-            wall_time_s=0.0,
-            turn=case((_is_new_run(), Turn.BEGUN.first), else_=Shard.turn),
-        )
-        .returning(Shard)
+    return claiming(
+        Shard,
+        Shard.id == first(splits, trusted=trusted),
+        state=ShardState.LEASED.value,
+        lease_s=lease_s,
+        worker=bindparam("claimant", type_=String()),
+        token_id=bindparam("token", type_=String()),
+        claimed_at=database_time(),
+        runs_done=0,
+        wall_time_s=0.0,
+        turn=case((_is_new_run(), Turn.BEGUN.first), else_=Shard.turn),
     )
 
 
@@ -147,25 +139,10 @@ def forgotten(session: Session, *, queued_before: datetime) -> dict[RoutingKey, 
     return {RoutingKey(row[0], row[1]): row[2] for row in rows}
 
 
-def expired_shards(session: Session, at: datetime) -> Sequence[Shard]:
-    """Return the shards whose lease is over."""
-    return session.scalars(select(Shard).where(in_state(ShardState.LEASED), Shard.lease_expires_at < at)).all()
-
-
 def leased_by(session: Session, workers: Sequence[str]) -> Sequence[Shard]:
     """Return the shards that these workers hold."""
     mine = in_state(ShardState.LEASED), Shard.worker.in_(workers)
     return session.scalars(select(Shard).where(*mine).order_by(Shard.id)).all()
-
-
-def shorten_leases(session: Session, *, at: datetime, lease_s: float) -> None:
-    """Let no lease end later than one lease from now: after the clock went back, it would outlive a dead worker."""
-    latest = at + timedelta(seconds=lease_s)
-    session.execute(
-        update(Shard)
-        .where(in_state(ShardState.LEASED), Shard.lease_expires_at > latest)
-        .values(lease_expires_at=latest)
-    )
 
 
 def in_state(state: ShardState, table: type[Shard] = Shard) -> ColumnElement[bool]:

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, and_, func, or_, select, update
+from sqlalchemy import and_, func, or_, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from lethe.competition.visibility import Visibility
-from server.conditional_update import changed_rows, changes_one_row
+from server.conditional_update import changed_rows
 from server.db import database_time
-from server.evaluations.claimed_shard import ClaimedShard
 from server.evaluations.queue_repository import in_state
 from server.models.competition import Competition, Split
 from server.models.evaluation import (
@@ -51,24 +50,6 @@ def lock_evaluation(session: Session, evaluation_id: str) -> Evaluation:
         .with_for_update()
         .execution_options(populate_existing=True)
     ).one()
-
-
-def leave_shard(
-    session: Session,
-    shard_id: int,
-    *,
-    attempt: int,
-    state: ShardState,
-    expired_before: datetime | None = None,
-    **values: object,
-) -> bool:
-    """Move a leased shard to `state`. Return False if the attempt is no longer the current one, or, where that
-    is asked, if its lease is not over."""
-    current = _is_current(shard_id, attempt)
-    if expired_before is not None:
-        current &= Shard.lease_expires_at < expired_before
-    statement = update(Shard).where(current).values(state=state.value, lease_expires_at=None, **values)
-    return changes_one_row(session, statement)
 
 
 def cancel_open_shards(session: Session, evaluation_id: str) -> None:
@@ -243,15 +224,6 @@ def evaluation_with_split(session: Session, evaluation_id: str) -> Evaluation | 
             joinedload(Evaluation.submission),
         )
     )
-
-
-def is_current(session: Session, shard: ClaimedShard) -> bool:
-    """Return whether the attempt still holds the shard."""
-    return session.scalar(select(Shard.id).where(_is_current(shard.shard_id, shard.attempt))) is not None
-
-
-def _is_current(shard_id: int, attempt: int) -> ColumnElement[bool]:
-    return (Shard.id == shard_id) & (Shard.attempt == attempt) & in_state(ShardState.LEASED)
 
 
 def untrusted_token(session: Session, shard_id: int) -> str | None:

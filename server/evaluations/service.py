@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
+from lethe.runtime.error_classes import ErrorClass
 from server.audit import log as audit
 from server.competitions.stored_file import stored_file
 from server.db import clock, new_id, now
@@ -154,6 +155,15 @@ def fail(session: Session, evaluation: Evaluation, *, fault: Fault, error_class:
         submission.finished_at = now()
         event = {"submission": submission.id, "fault": fault.value, "error_class": error_class}
         dispatch.notify(session, submission.competition_id, "submission.failed", event)
+
+
+def fail_on_our_side(
+    session: Session, evaluation: Evaluation, error_class: ErrorClass, message: str, *, run: int = 0
+) -> None:
+    """End the evaluation because of a fault that is not its participant's."""
+    text = f"{message} It does not count against your quota, and the organisers have been notified."
+    error: dict[str, object] = {"message": text, "run": run, "exception_type": None, "file": None, "line": None}
+    fail(session, evaluation, fault=Fault.HOST, error_class=error_class, error=error)
 
 
 def queue_runs_after_smoke(session: Session, evaluation_id: str) -> None:

@@ -11,6 +11,7 @@ from lethe.competition.run_limits import RetrainingCost
 from lethe.competition.visibility import Visibility
 from server.db import Base, new_id, now
 from server.models.account import Account
+from server.models.leased import Leased
 
 
 class CompetitionState(StrEnum):
@@ -86,7 +87,7 @@ class CompetitionOrganiser(Base):
     account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id", ondelete="CASCADE"), primary_key=True)
 
 
-class Split(Base):
+class Split(Leased, Base):
     """One prepared cut of the data: forget set, original model, N retrained models.
 
     Of each visibility one version is current: the one that boards are of. A higher one replaces it once a re-judging on
@@ -117,9 +118,7 @@ class Split(Base):
     state: Mapped[str] = mapped_column(String(16), default=SplitState.PENDING.value)
     stage: Mapped[str] = mapped_column(String(80), default="")  # what the preparation is doing, as text
     progress: Mapped[float] = mapped_column(default=0.0)  # share done of that stage, 0..1
-    attempt: Mapped[int] = mapped_column(default=0)
-    failed_attempts: Mapped[int] = mapped_column(default=0, server_default="0")  # that lost their worker, or broke off
-    lease_expires_at: Mapped[datetime | None]
+    failed_attempts: Mapped[int] = mapped_column(default=0, server_default="0")
     error: Mapped[str] = mapped_column(Text, default="")
     manifest_sha256: Mapped[str | None] = mapped_column(String(64))
     device: Mapped[str | None] = mapped_column(String(8))  # cpu or cuda: what prepared it, and so must evaluate on it

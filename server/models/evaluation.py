@@ -21,6 +21,7 @@ from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
 from lethe.competition.visibility import Visibility
 from server.db import Base, database_time, new_id, now
 from server.models.competition import Split, value_in
+from server.models.leased import Leased
 from server.models.submission import Submission
 
 
@@ -90,7 +91,7 @@ def _partial(name: str, *columns: Any, state: ShardState, also: str = "") -> Ind
     return Index(name, *columns, postgresql_where=where, sqlite_where=where)
 
 
-class Shard(Base):
+class Shard(Leased, Base):
     """Runs first_run .. first_run + n_runs - 1. Team and split are copied here so that a claim reads one table."""
 
     __tablename__ = "shards"
@@ -132,14 +133,9 @@ class Shard(Base):
     n_runs: Mapped[int]
     state: Mapped[str] = mapped_column(String(16), default=ShardState.QUEUED.value)
     turn: Mapped[int] = mapped_column(default=0)  # class and round (queue_order.py): lower is served first
-    attempt: Mapped[int] = mapped_column(default=0)
-    failed_attempts: Mapped[int] = mapped_column(
-        default=0
-    )  # attempts that lost their worker or met a fault of their host
     worker: Mapped[str | None] = mapped_column(String(120))
     avoided_host: Mapped[str | None] = mapped_column(String(120))  # failed at it last; others are preferred for a while
     claimed_at: Mapped[datetime | None]
-    lease_expires_at: Mapped[datetime | None]
     runs_done: Mapped[int] = mapped_column(default=0)
     wall_time_s: Mapped[float] = mapped_column(default=0.0)  # participants' clock, of the runs done
     queued_at: Mapped[datetime] = mapped_column(default=database_time())

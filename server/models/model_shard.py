@@ -8,6 +8,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from server.db import Base, database_time
 from server.models.competition import value_in
+from server.models.leased import Leased
 
 
 class ModelShardState(StrEnum):
@@ -28,7 +29,7 @@ class PreparationUse(Base):
     cpu_time_s: Mapped[float] = mapped_column(default=0.0)
 
 
-class ModelShard(Base):
+class ModelShard(Leased, Base):
     """Models first_model .. first_model + n_models - 1 of one kind: retrained, oracle or originals."""
 
     __tablename__ = "model_shards"
@@ -45,14 +46,9 @@ class ModelShard(Base):
     first_model: Mapped[int]
     n_models: Mapped[int]
     state: Mapped[str] = mapped_column(String(16), default=ModelShardState.QUEUED.value)
-    attempt: Mapped[int] = mapped_column(default=0)
-    failed_attempts: Mapped[int] = mapped_column(
-        default=0
-    )  # attempts that lost their worker or met a fault of their host
     worker: Mapped[str | None] = mapped_column(String(120))
     models_done: Mapped[float] = mapped_column(default=0.0)  # a model half trained counts as a half
     queued_at: Mapped[datetime] = mapped_column(default=database_time())
     claimed_at: Mapped[datetime | None]
-    lease_expires_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
     error: Mapped[str] = mapped_column(Text, default="")  # of the last attempt that failed, for organisers

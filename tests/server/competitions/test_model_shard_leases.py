@@ -10,9 +10,9 @@ from lethe.competition.model_shards import ShardToMake
 from server import queue
 from server.competitions import model_shard_leases, split_leases
 from server.competitions import stalled_preparations as waiting
-from server.competitions.model_shard_leases import ShardWork
-from server.competitions.split_leases import PreparedSplit, SplitWork
-from server.db import clock, now
+from server.competitions.model_shard_leases import MODEL_SHARDS, ShardWork
+from server.competitions.split_leases import SPLITS, PreparedSplit, SplitWork
+from server.db import clock, database_time, now
 from server.models.competition import Competition, Split, SplitState
 from server.models.model_shard import ModelShard, ModelShardState
 from server.models.worker import Worker, WorkerState
@@ -92,7 +92,9 @@ def states(server: Instance) -> list[str]:
 def sweep(server: Instance, *, later_s: float = 0.0, max_attempts: int = 3) -> int:
     with server.database.write() as session:
         at = clock(session) + timedelta(seconds=later_s)
-        return model_shard_leases.sweep(session, at, max_attempts=max_attempts)
+        lost = MODEL_SHARDS.sweep(session, at, max_attempts=max_attempts)
+        model_shard_leases.notify(session, at)
+        return lost
 
 
 def test_every_shard_is_claimed_once_in_order(both: Instance, divided: SplitWork) -> None:
@@ -178,6 +180,22 @@ def test_silent_workers_shard_goes_to_another_worker(both: Instance, divided: Sp
         assert not model_shard_leases.close(session, silent)
         assert not model_shard_leases.fail(session, silent, "too late")
         assert model_shard_leases.close(session, again)
+
+
+def test_clock_set_back_does_not_extend_leases_of_preparations(both: Instance, divided: SplitWork) -> None:
+    shard = claimed(both)
+    with both.database.write() as session:
+        other = session.scalars(select(Split.id).where(Split.visibility == "private")).one()
+        split = split_leases.claim(session, other, lease_s=60)
+        assert split is not None
+        hour_later = database_time(3660)  # as seen after the clock went back by an hour
+        session.execute(update(ModelShard).where(ModelShard.id == shard.shard_id).values(lease_expires_at=hour_later))
+        session.execute(update(Split).where(Split.id == split.split_id).values(lease_expires_at=hour_later))
+    with both.database.write() as session:
+        at = clock(session)
+        for jobs in (MODEL_SHARDS, SPLITS):
+            assert jobs.sweep(session, at, max_attempts=3, lease_s=60) == 0
+            assert jobs.sweep(session, at + timedelta(seconds=61), max_attempts=3, lease_s=60) == 1
 
 
 def test_last_failed_attempt_fails_the_preparation_with_reason(both: Instance, divided: SplitWork) -> None:
@@ -304,7 +322,7 @@ def test_the_control_page_offers_what_the_waiting_split_needs(both: Instance, di
     with both.database.write() as session:
         competition = session.scalars(select(Competition)).one()
         assert checklist(session, competition).act == "", "nothing has failed"
-        model_shard_leases.sweep(session, clock(session) + timedelta(seconds=61), max_attempts=3)
+        model_shard_leases.notify(session, clock(session) + timedelta(seconds=61))
         steps = checklist(session, competition)
         assert steps.act == "prepare-on-any-device"
         assert any(check.detail.startswith("no cpu, torch 2.11 worker comes") for check in steps.checks)
@@ -397,9 +415,7 @@ def test_private_models_wait_for_submissions_in_the_first_half(both: Instance, o
     set_competition(both, opens_at=now() - timedelta(days=1), closes_at=now() + timedelta(days=2))
     with both.database.write() as session:
         assert model_shard_leases.claim(session, facts(), lease_s=60, submissions_wait=True) is None
-        model_shard_leases.sweep(
-            session, clock(session) + timedelta(seconds=100), max_attempts=3, submissions_wait=True
-        )
+        model_shard_leases.notify(session, clock(session) + timedelta(seconds=100), submissions_wait=True)
     assert get_split(both, work).stage == "waits: submissions go first"
     set_competition(both, opens_at=now() - timedelta(days=3))
     with both.database.write() as session:

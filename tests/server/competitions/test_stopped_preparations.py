@@ -10,7 +10,7 @@ from lethe.errors import NotFound
 from server.competitions import service as competitions
 from server.competitions import split_leases
 from server.competitions.replace_config import may_rewrite
-from server.competitions.split_leases import SplitWork
+from server.competitions.split_leases import SPLITS, SplitWork
 from server.db import UtcDateTime, clock, new_id, now
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionState, Split
@@ -159,7 +159,7 @@ def test_deleted_draft_leaves_no_row_in_any_table_that_refers_to_it(server: Inst
 def lose(server: Instance, work: SplitWork, *, later_s: float = 61) -> SplitWork | None:
     """Let the lease run out, sweep, and return what the next worker gets of the split."""
     with server.database.write() as session:
-        split_leases.sweep(session, clock(session) + timedelta(seconds=later_s), max_attempts=2)
+        SPLITS.sweep(session, clock(session) + timedelta(seconds=later_s), max_attempts=2)
     with server.database.write() as session:
         return split_leases.claim(session, work.split_id, lease_s=60)
 

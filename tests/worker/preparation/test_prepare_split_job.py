@@ -387,7 +387,7 @@ def test_killed_workers_models_resume_at_their_epoch(
         os.kill(worker.pid or 0, signal.SIGKILL)
         worker.join()
     with database.write() as session:
-        assert rows.sweep(session, clock(session) + timedelta(seconds=61), max_attempts=3) == 1
+        assert rows.MODEL_SHARDS.sweep(session, clock(session) + timedelta(seconds=61), max_attempts=3) == 1
     trained: list[int] = []
     run_epoch = ModelTraining.run_epoch
 
