@@ -12,6 +12,7 @@ from sandbox.launcher import RunResult
 from sandbox.run_log import readable_log
 from sandbox.verdict import Verdict
 from worker.evaluation.kept_weights import KeptWeights
+from worker.jobs import Stopped
 
 
 @dataclass
@@ -40,10 +41,6 @@ class Done:
             cpu_time_s=np.array(self.cpu_times_s, dtype=np.float64) if self.cpu_times_s else None,
             weights_sha256=None if weights is None else hashlib.sha256(weights).hexdigest(),
         )
-
-
-class Stopped(Exception):
-    """The lease is lost, the submission cancelled or its time up."""
 
 
 class RunFailed(Exception):

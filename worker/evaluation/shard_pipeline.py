@@ -7,7 +7,7 @@ No transaction is open while a model runs.
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import structlog
@@ -39,12 +39,13 @@ from worker.evaluation.notebook_runs import (
 from worker.evaluation.program_comparison import compare_program, is_compared
 from worker.evaluation.run_original_model import own_original
 from worker.evaluation.run_policy import shard_policy
-from worker.evaluation.run_results import Done, RunFailed, Stopped, raise_fault, raise_unless_good, without_outputs
+from worker.evaluation.run_results import Done, RunFailed, raise_fault, raise_unless_good, without_outputs
 from worker.evaluation.sample_run_answers import answers_of_run
 from worker.evaluation.staging import staged
 from worker.host import graceful_shutdown, prometheus
 from worker.host.device_pace import SHARED
 from worker.host.heartbeat import Heart
+from worker.jobs import Job, Stopped, run_job
 from worker.split_storage.damaged_splits import made_again_where_damaged
 
 log = structlog.get_logger()
@@ -53,35 +54,69 @@ TRIES_WITHIN_TIME = 3  # as often as preparation measures a retraining; of these
 
 def run_shard(context: RunningContext, shard: ClaimedShard) -> str:
     """Run the shard to one of its ends and store that end. Return its name for the log."""
-    done = Done()
-    settings = context.settings
-
-    def beat() -> bool:
-        return context.leases.heartbeat(shard, runs_done=done.runs, wall_time_s=done.wall_time_s)
-
-    started = time.monotonic()
-    try:
-        every_s = min(settings.heartbeat_s, settings.lease_s / 3)
-        with _noticing_damage(context, shard), Heart(beat, every_s=every_s) as heart:
-            _run_all(context, shard, done, heart)
-        end = _close(context, shard, done)
-    except Stopped:
-        end = _stopped(context, shard, done)
-    except RunFailed as failed:
-        end = _failed(context, shard, done, failed)
-    except HostFault as error:
-        end = _give_back(context, shard, done, reason=str(error))
-    except Exception as error:
-        _give_back(context, shard, done, reason=f"{type(error).__name__}: {error}")
-        raise
+    job, started = ShardJob(context, shard), time.monotonic()
+    end = run_job(job)
     log.info(
         "shard ended",
         end=end,
-        runs=done.runs,
-        wall_time_s=round(done.wall_time_s, 3),
+        runs=job.done.runs,
+        wall_time_s=round(job.done.wall_time_s, 3),
         took_s=round(time.monotonic() - started, 3),
     )
     return end
+
+
+@dataclass(frozen=True)
+class ShardJob(Job[None]):
+    """Runs of one submission. A run that fails ends its evaluation."""
+
+    context: RunningContext
+    shard: ClaimedShard
+    done: Done = field(default_factory=Done)
+    failures = (RunFailed,)
+
+    def run(self) -> None:
+        settings = self.context.settings
+        every_s = min(settings.heartbeat_s, settings.lease_s / 3)
+        with _noticing_damage(self.context, self.shard), Heart(self._beat, every_s=every_s) as heart:
+            _run_all(self.context, self.shard, self.done, heart)
+
+    def on_done(self, result: None) -> bool:
+        shard, done = self.shard, self.done
+        weights = done.kept.to_bytes()
+        data = done.sample_answers if shard.kind is ShardKind.SMOKE else done.arrays(weights=weights).to_bytes()
+        self.context.cooling.success()
+        return self.context.leases.close(shard, data, done.logs, wall_time_s=done.wall_time_s, weights=weights)
+
+    def on_failed(self, failed: RunFailed) -> bool:
+        verdict = failed.verdict
+        failure = ShardFailure(
+            fault=Fault(verdict.fault.value),
+            error_class=verdict.error_class,
+            message=verdict.message,
+            run=failed.run,
+            exception_type=verdict.exception_type or None,
+            file=_own_name(self.shard, verdict.file),
+            line=verdict.line or None,
+            class_message=verdict.class_message,
+            detail_bits=verdict.detail_bits,
+        )
+        return self.context.leases.fail(self.shard, failure, self.done.logs, runs_done=self.done.runs)
+
+    def give_back(self, reason: str) -> bool:
+        log.error("host fault", reason=reason, pause_s=self.context.cooling.fault(reason))
+        return self.context.leases.give_back(self.shard, reason=reason, runs_done=self.done.runs)
+
+    def hand_over(self) -> bool:
+        return self.context.leases.hand_over(self.shard, runs_done=self.done.runs)
+
+    def on_lease_lost(self) -> str:
+        ended = self.context.leases.end_if_over_time(self.shard, runs_done=self.done.runs)
+        return "over-time" if ended else "lost"
+
+    def _beat(self) -> bool:
+        done = self.done
+        return self.context.leases.heartbeat(self.shard, runs_done=done.runs, wall_time_s=done.wall_time_s)
 
 
 def _noticing_damage(context: RunningContext, shard: ClaimedShard) -> AbstractContextManager[None]:
@@ -271,45 +306,8 @@ def _take(
     done.cpu_times_s.append(result.cpu_time_s)
 
 
-def _close(context: RunningContext, shard: ClaimedShard, done: Done) -> str:
-    weights = done.kept.to_bytes()
-    result = done.sample_answers if shard.kind is ShardKind.SMOKE else done.arrays(weights=weights).to_bytes()
-    context.cooling.success()
-    closed = context.leases.close(shard, result, done.logs, wall_time_s=done.wall_time_s, weights=weights)
-    return "done" if closed else "lost"
-
-
-def _stopped(context: RunningContext, shard: ClaimedShard, done: Done) -> str:
-    if graceful_shutdown.is_over():
-        return "handed-over" if context.leases.hand_over(shard, runs_done=done.runs) else "lost"
-    return "over-time" if context.leases.end_if_over_time(shard, runs_done=done.runs) else "lost"
-
-
-def _failed(context: RunningContext, shard: ClaimedShard, done: Done, failed: RunFailed) -> str:
-    verdict = failed.verdict
-    failure = ShardFailure(
-        fault=Fault(verdict.fault.value),
-        error_class=verdict.error_class,
-        message=verdict.message,
-        run=failed.run,
-        exception_type=verdict.exception_type or None,
-        file=_own_name(shard, verdict.file),
-        line=verdict.line or None,
-        class_message=verdict.class_message,
-        detail_bits=verdict.detail_bits,
-    )
-    kept = context.leases.fail(shard, failure, done.logs, runs_done=done.runs)
-    return "failed" if kept else "lost"
-
-
 def _own_name(shard: ClaimedShard, file: str) -> str | None:
     """Return the file as its author knows it; a notebook's cells keep the names by which an excerpt is found."""
     if shard.filename.endswith(".ipynb") and file != shard.entry_point["file"]:
         return file or None
     return name_as_sent(file, shard.filename) if file else None
-
-
-def _give_back(context: RunningContext, shard: ClaimedShard, done: Done, *, reason: str) -> str:
-    log.error("host fault", reason=reason, pause_s=context.cooling.fault(reason))
-    kept = context.leases.give_back(shard, reason=reason, runs_done=done.runs)
-    return "given-back" if kept else "lost"

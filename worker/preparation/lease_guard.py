@@ -1,7 +1,6 @@
 """Training under a lease: progress goes out with the heartbeat, and a lost lease or a stopping worker ends it."""
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,32 +12,9 @@ from server.config import Settings
 from worker.host import graceful_shutdown
 from worker.host.heartbeat import Heart
 from worker.host.worker_info import memory_share_mib
+from worker.jobs import Stopped
 
 LOOK_EVERY_S = 5.0
-
-
-class LeaseLost(Exception):
-    """The work is another worker's now, or nobody's."""
-
-
-class WorkerStops(Exception):
-    """This worker was asked to stop, and its time for that is over."""
-
-
-class _Newest:
-    """The newest progress, passed from the training thread to the heartbeat's."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._progress = PreparationProgress("starting", 0, 1)
-
-    def set(self, progress: PreparationProgress) -> None:
-        with self._lock:
-            self._progress = progress
-
-    def get(self) -> PreparationProgress:
-        with self._lock:
-            return self._progress
 
 
 class Quotas:
@@ -88,26 +64,25 @@ def watched(
     """Yield the progress callback of a preparation that fills `folder`; `beat` is called now and then with the newest
     progress and the processor time since the last call, seconds.
 
-    A progress call raises LeaseLost once a heartbeat has returned False, WorkerStops when the worker must stop, and
-    InvalidSplit where the preparation takes more than it may.
+    A progress call raises Stopped once a heartbeat has returned False or the worker must stop, and InvalidSplit where
+    the preparation takes more than it may.
     """
-    newest, quotas, counted_s = _Newest(), Quotas(settings, folder), _cpu_time_s()
+    newest, quotas, counted_s = PreparationProgress("starting", 0, 1), Quotas(settings, folder), _cpu_time_s()
 
     def send() -> bool:
         nonlocal counted_s
         now_s = _cpu_time_s()
-        held = beat(newest.get(), now_s - counted_s)
+        held = beat(newest, now_s - counted_s)
         counted_s = now_s
         return held
 
     with Heart(send, every_s=min(settings.heartbeat_s, settings.lease_s / 3)) as heart:
 
         def tell(progress: PreparationProgress) -> None:
-            newest.set(progress)
-            if heart.stopped:
-                raise LeaseLost
-            if graceful_shutdown.is_over():
-                raise WorkerStops
+            nonlocal newest
+            newest = progress
+            if heart.stopped or graceful_shutdown.is_over():
+                raise Stopped
             quotas.check()
 
         yield tell

@@ -4,11 +4,13 @@ A long training is divided: this job then ends when all but the many models is m
 """
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 import torch
+from sqlalchemy.orm import Session
 
 from lethe.benchmark.cell_metrics import reference_scores
 from lethe.competition.file import CompetitionFile
@@ -17,7 +19,7 @@ from lethe.competition.run_limits import RetrainingCost
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets.roots import datasets_below
 from lethe.device.memory import memory_given_back
-from lethe.errors import AppError, HostFault
+from lethe.errors import AppError
 from lethe.evaluation.competition_score import ORACLE, score_outputs, secret_attack_seed
 from lethe.evaluation.manifest import MANIFEST, Manifest
 from lethe.evaluation.model_outputs import OUTPUT_PATHS
@@ -29,6 +31,7 @@ from lethe.preparation.sample_models import SampleModels, retrain_on_sample
 from lethe.preparation.step_cache import OnProgress, PreparationProgress
 from server.competitions import model_shard_leases, preparation_turns, split_leases
 from server.competitions.model_shard_leases import ShardWork
+from server.competitions.preparation_turns import PreparationTurns
 from server.competitions.split_leases import PreparedSplit, SplitWork
 from server.config import Settings
 from server.storage import split_key
@@ -36,8 +39,8 @@ from server.workers import cordons
 from worker import source_networks
 from worker.context import WorkerContext
 from worker.evaluation.scoring_job import oracle_as_data, require_ranking
-from worker.preparation.failure_reason import get_reason
-from worker.preparation.lease_guard import LeaseLost, WorkerStops, watched
+from worker.jobs import Job, run_job
+from worker.preparation.lease_guard import watched
 from worker.preparation.retraining_time import measure_retraining_cost
 from worker.preparation.split_sync import SplitExchange
 from worker.preparation.starter_kit.build import store_kit
@@ -51,39 +54,22 @@ def prepare(context: WorkerContext, split_id: str) -> bool:
     """Prepare the split if nobody else does. Return False if there was nothing to do."""
     settings = context.settings
     with context.database.write() as session:
-        if cordons.reason(session, context.facts.name):
-            return False
-        if preparation_turns.find(session, settings).why_not(preparation_turns.organiser_of(session, split_id)):
+        turns = present_turns(context, session)
+        if turns is None or turns.why_not(preparation_turns.organiser_of(session, split_id)):
             return False
         work = split_leases.claim(session, split_id, lease_s=settings.lease_s, device=settings.worker_device)
     if work is None:
         return False
-    exchange = open_split_exchange(context, work)
-    try:
-        made = _make(context, work, exchange)
-    except LeaseLost:
-        log.warning("preparation lost", split=split_id)
-    except WorkerStops:
-        with context.database.write() as session:
-            split_leases.hand_over(session, work)
-    except HostFault as error:  # ours: the lease runs out, and whoever sees that tries again
-        log.warning("preparation broken off", split=split_id, error=error.detail)
-        _note(context, work, error.detail)
-    except AppError as error:  # the organiser's: the file asks for what the data cannot give
-        log.warning("preparation failed", split=split_id, error=error.detail)
-        with context.database.write() as session:
-            split_leases.fail(session, work, error.detail)
-    except Exception as error:
-        _note(context, work, get_reason(error))
-        raise
-    else:
-        _store(context, work, exchange, made)
+    end = run_job(SplitJob(context, work, open_split_exchange(context, work)))
+    log.info("preparation ended", split=split_id, end=end)
     return True
 
 
-def _note(context: WorkerContext, work: SplitWork, reason: str) -> None:
-    with context.database.write() as session:
-        split_leases.note(session, work, reason)
+def present_turns(context: WorkerContext, session: Session) -> PreparationTurns | None:
+    """Return whose preparations this worker may go on with now, None if its host is cordoned."""
+    if cordons.reason(session, context.facts.name):
+        return None
+    return preparation_turns.find(session, context.settings)
 
 
 @dataclass(frozen=True)
@@ -94,41 +80,60 @@ class _Made:
     manifest: Manifest
 
 
-def _make(context: WorkerContext, work: SplitWork, exchange: SplitExchange) -> _Made | list[ShardToMake]:
-    """Make the complete split, or what comes before its models and a list of shards for others to make."""
+@dataclass(frozen=True)
+class SplitJob(Job[_Made | list[ShardToMake]]):
+    """The preparation of a split. What is wrong with its competition's file ends it."""
 
-    def beat(progress: PreparationProgress, cpu_time_s: float) -> bool:
-        share = progress.done / max(progress.total, 1)
-        with context.database.write() as session:
-            preparation_turns.note_use(session, work.split_id, cpu_time_s)
-            return split_leases.heartbeat(
-                session, work, lease_s=context.settings.lease_s, stage=progress.stage, progress=share
-            )
+    context: WorkerContext
+    work: SplitWork
+    exchange: SplitExchange
 
-    roots = context.settings.dataset_folders
-    with (
-        watched(context.settings, beat, folder=exchange.folder) as tell,
-        uploaded_datasets(context, work.competition) as uploads,
-        datasets_below(roots, uploads=uploads),
-    ):
-        shards = [] if work.is_divided else _begin(context, work, exchange, tell)
-        return shards or _prepare(context, work, exchange, tell)
+    def run(self) -> _Made | list[ShardToMake]:
+        """Make the complete split, or what comes before its models and a list of shards for others to make."""
+        context, work, exchange = self.context, self.work, self.exchange
+        with (
+            watched(context.settings, self._beat, folder=exchange.folder) as tell,
+            uploaded_datasets(context, work.competition) as uploads,
+            datasets_below(context.settings.dataset_folders, uploads=uploads),
+        ):
+            shards = [] if work.is_divided else _begin(context, work, exchange, tell)
+            return shards or _prepare(context, work, exchange, tell)
 
+    def on_done(self, result: _Made | list[ShardToMake]) -> bool:
+        """Write down what was made. The manifest is written while the row is locked and this worker's: one whose lease
+        ran out, and who comes back after another has finished, changes nothing of the ready split."""
+        device = self.context.settings.worker_device
+        with self.context.database.write() as session:
+            if isinstance(result, list):
+                versions = library_versions()
+                return model_shard_leases.divide(session, self.work, result, device=device, versions=versions)
+            if not split_leases.finish(session, self.work, result.prepared):
+                return False
+            finish_split(result.manifest, self.exchange.folder)
+            publish_manifest(self.context.storage, self.exchange.key, self.exchange.folder)
+        self.exchange.clear()
+        return True
 
-def _store(context: WorkerContext, work: SplitWork, exchange: SplitExchange, made: _Made | list[ShardToMake]) -> None:
-    """Write down what was made. The manifest is written while the row is locked and this worker's: one whose lease
-    ran out, and who comes back after another has finished, changes nothing of the ready split."""
-    device = context.settings.worker_device
-    with context.database.write() as session:
-        if isinstance(made, list):
-            model_shard_leases.divide(session, work, made, device=device, versions=library_versions())
-            return
-        if not split_leases.finish(session, work, made.prepared):
-            log.warning("preparation lost", split=work.split_id)
-            return
-        finish_split(made.manifest, exchange.folder)
-        publish_manifest(context.storage, exchange.key, exchange.folder)
-    exchange.clear()
+    def on_failed(self, error: AppError) -> bool:
+        log.warning("preparation failed", split=self.work.split_id, error=error.detail)
+        return self._step(lambda session: split_leases.fail(session, self.work, error.detail))
+
+    def give_back(self, reason: str) -> bool:
+        """Say why; the lease runs out, and whoever sees that tries again."""
+        log.warning("preparation broken off", split=self.work.split_id, error=reason)
+        return self._step(lambda session: split_leases.note(session, self.work, reason))
+
+    def hand_over(self) -> bool:
+        return self._step(lambda session: split_leases.hand_over(session, self.work))
+
+    def _step(self, step: Callable[[Session], bool]) -> bool:
+        return self.context.database.retrying(step)
+
+    def _beat(self, progress: PreparationProgress, cpu_time_s: float) -> bool:
+        share, lease_s = progress.done / max(progress.total, 1), self.context.settings.lease_s
+        with self.context.database.write() as session:
+            preparation_turns.note_use(session, self.work.split_id, cpu_time_s)
+            return split_leases.heartbeat(session, self.work, lease_s=lease_s, stage=progress.stage, progress=share)
 
 
 def _store_kit(context: WorkerContext, work: SplitWork, folder: Path, *, retraining: RetrainingCost) -> None:
