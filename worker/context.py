@@ -23,10 +23,10 @@ from worker.host.device_pace import DevicePace
 from worker.host.sandbox_requirements import required_controls
 from worker.host.stage_folder import own_folder
 from worker.host.worker_info import worker_facts
-from worker.leases import DatabaseLeases, Leases
 from worker.source_networks import ConfinedEvaluator, has_source
 from worker.split_storage.artefacts import Artefacts, StoredArtefacts
 from worker.split_storage.split_cache import SplitCache
+from worker.transport import DatabaseTransport, Leases
 
 log = structlog.get_logger()
 WARM_SANDBOXES = 2
@@ -131,6 +131,7 @@ def _let_go(evaluator: Evaluator) -> None:
 class WorkerContext(RunningContext):
     """The tools of a process of the instance's own, which also scores and prepares."""
 
+    transport: DatabaseTransport
     database: Database
     storage: Storage
 
@@ -146,10 +147,13 @@ def get_context() -> WorkerContext:
     """Return this process's context, made at the first shard and so after the worker has forked."""
     settings, database, storage = get_settings(), get_database(), get_storage()
     cache = SplitCache(settings.scratch / "splits", cap_bytes=settings.cache_mib * 2**20)
+    facts = worker_facts(settings)
+    transport = DatabaseTransport(database, storage, settings, facts)
     return WorkerContext(
         settings=settings,
-        facts=worker_facts(settings),
-        leases=DatabaseLeases(database, storage, settings),
+        facts=facts,
+        leases=transport,
+        transport=transport,
         artefacts=StoredArtefacts(storage, cache),
         cache=cache,
         database=database,

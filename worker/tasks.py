@@ -6,7 +6,6 @@ They reach torch; those that do not are in `worker.server_tasks`.
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
 
 import structlog
@@ -15,6 +14,7 @@ from celery.signals import worker_process_init, worker_process_shutdown
 from server import telemetry
 from server.config import get_settings
 from server.evaluations import repository as evaluations
+from server.evaluations.claimed_shard import ClaimedShard
 from server.queue import (
     COMPUTE_METRICS,
     EVALUATE_SHARD,
@@ -25,28 +25,24 @@ from server.queue import (
     send,
 )
 from worker.app import app
-from worker.context import get_context
+from worker.context import RunningContext, get_context
 from worker.evaluation import metrics_job, scoring_job, shard_pipeline, tie_groups
-from worker.evaluation.shard_claimer import REPORT_EVERY_S, Claimant
+from worker.evaluation.next_shard import run_next
 from worker.host import graceful_shutdown, prometheus
 from worker.host.heartbeat import Heart
 from worker.host.worker_info import find_gpu, pool_slot
 from worker.preparation import prepare_split_job, train_shard_job
+from worker.transport import REPORT_EVERY_S
 
 log = structlog.get_logger()
-
-
-@lru_cache
-def claimant() -> Claimant:
-    """Return what claims for this process."""
-    return Claimant(get_context())
 
 
 @contextmanager
 def _heard_of() -> Iterator[None]:
     """Report that this process lives while it does what is no shard, which has a lease."""
-    claimant().report()
-    with Heart(claimant().seen, every_s=REPORT_EVERY_S):
+    transport = get_context().transport
+    transport.report()
+    with Heart(transport.seen, every_s=REPORT_EVERY_S):
         yield
 
 
@@ -75,7 +71,7 @@ def _leave(**_: Any) -> None:
     """Close the sandboxes and say that this process takes nothing more."""
     if get_context.cache_info().currsize:
         try:
-            claimant().stop()
+            get_context().transport.stop()
         finally:  # also where the database is silent
             get_context().close()
 
@@ -84,25 +80,12 @@ def _leave(**_: Any) -> None:
 def evaluate_shard() -> str:
     """Claim the fairest shard and run it. A message with nothing behind it costs one query."""
     context = get_context()
-    shard = claimant().claim()
-    prometheus.CLAIMS.labels("nothing" if shard is None else "shard").inc()
-    if shard is None:
-        return "nothing to do"
-    with structlog.contextvars.bound_contextvars(
-        request_id=shard.request_id,
-        submission=shard.submission_id,
-        shard=shard.shard_id,
-        attempt=shard.attempt,
-        runs=f"{shard.first_run}-{shard.first_run + shard.n_runs - 1}",
-    ):
-        log.info("shard claimed", kind=shard.kind.value)
-        send(EVALUATE_SHARD, to=shard.routing_key)  # where there was one there may be more: an idle worker looks
-        with (
-            prometheus.SHARD_SECONDS.time(),
-            telemetry.span("shard", submission=shard.submission_id, id=shard.shard_id),
-        ):
-            end = shard_pipeline.run_shard(context, shard)
-        prometheus.SHARDS.labels(end).inc()
+    return run_next(context, context.transport, _run_shard) or "nothing to do"
+
+
+def _run_shard(context: RunningContext, shard: ClaimedShard) -> str:
+    send(EVALUATE_SHARD, to=shard.routing_key)  # where there was one there may be more: an idle worker looks
+    end = shard_pipeline.run_shard(context, shard)
     send(EVALUATE_SHARD, to=shard.routing_key)  # whoever has worked looks for the next
     return end
 

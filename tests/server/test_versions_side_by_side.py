@@ -1,7 +1,6 @@
 """What the next version stores, read and changed by this one; and what one program cannot read hides nothing else."""
 
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,8 +17,7 @@ from server.models.worker import Worker
 from server.worker_facts import WorkerFacts
 from tests.lethe.conftest import competition
 from tests.support.instance import Instance
-from worker.evaluation.shard_claimer import Claimant
-from worker.host.backoff import Cooling
+from worker.transport import DatabaseTransport
 
 API = "/api/v1/competitions"
 FACTS = WorkerFacts("host-1", "cpu", 65_536, {})
@@ -45,10 +43,7 @@ def by_the_next_version(server: Instance, slug: str, **changed: Any) -> None:
 
 def claim(server: Instance) -> str | None:
     settings = get_settings().model_copy(update={"sandbox_backend": "plain"})
-    context: Any = SimpleNamespace(
-        settings=settings, facts=FACTS, name=FACTS.name, cooling=Cooling(), database=server.database
-    )
-    found = Claimant(context).claim()
+    found = DatabaseTransport(server.database, server.storage, settings, FACTS).claim()
     return found.competition.slug if found else None
 
 

@@ -27,9 +27,9 @@ from worker.context import RunningContext
 from worker.evaluation.scoring_job import compared_with, oracle_score, rank_outputs
 from worker.evaluation.shard_pipeline import run_shard
 from worker.host.worker_info import worker_facts
-from worker.leases import Logs
 from worker.split_storage.artefacts import StoredArtefacts
 from worker.split_storage.split_cache import SplitCache
+from worker.transport import Logs
 
 ATTEMPTS = 3  # at a shard that this machine could not run
 COMPARED = ("confidences", "retain_accuracy", "test_accuracy")  # times are never the same

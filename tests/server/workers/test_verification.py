@@ -19,10 +19,11 @@ from server.models.submission import Fault, Submission
 from server.models.worker import WorkerToken
 from server.scoring import scores
 from server.scoring.scores import ScoreRecord
+from server.worker_facts import WorkerFacts
 from server.workers import verification
 from tests.server.workers.conftest import N_FORGET, Hosted, RemoteWorker, hosted_on, outputs, submit, to_runs
 from tests.support.instance import Instance
-from worker.leases import DatabaseLeases
+from worker.transport import DatabaseTransport
 
 HONEST = 0.0  # every confidence of an honest run
 FORGED = 1.0
@@ -37,8 +38,9 @@ class TrustedWorker:
     hosted: Hosted
 
     @property
-    def leases(self) -> DatabaseLeases:
-        return DatabaseLeases(self.hosted.server.database, self.hosted.server.storage, Settings())
+    def leases(self) -> DatabaseTransport:
+        server, facts = self.hosted.server, WorkerFacts("host-1", "cpu", 1024, {})
+        return DatabaseTransport(server.database, server.storage, Settings(), facts)
 
     def claim(self) -> ClaimedShard | None:
         with self.hosted.server.database.write() as session:

@@ -29,12 +29,12 @@ from server.storage import Storage
 from tests.sandbox.conftest import GOOD, write_split
 from tests.server.evaluations.conftest import _competition, add_submission
 from worker.context import WorkerContext
-from worker.evaluation.shard_claimer import Claimant
+from worker.evaluation.next_shard import claim
 from worker.evaluation.shard_pipeline import run_shard
 from worker.host.sandbox_requirements import missing_here
 from worker.host.worker_info import worker_facts
-from worker.leases import DatabaseLeases
 from worker.split_storage.split_cache import SplitCache
+from worker.transport import DatabaseTransport
 
 GROUPS = frozenset({Control.MEMORY_GROUP, Control.PROCESS_GROUP})
 without_groups = pytest.mark.skipif(
@@ -61,10 +61,13 @@ def context(database: Database, tmp_path: Path) -> Iterator[WorkerContext]:
     storage = Storage((tmp_path / "storage").as_uri())
     split = tmp_path / "split"
     artefacts: Any = SimpleNamespace(split=lambda _shard: split, package=lambda _shard: GOOD.encode())
+    facts = worker_facts(settings)
+    transport = DatabaseTransport(database, storage, settings, facts)
     context = WorkerContext(
         settings=settings,
-        facts=worker_facts(settings),
-        leases=DatabaseLeases(database, storage, settings),
+        facts=facts,
+        leases=transport,
+        transport=transport,
         artefacts=artefacts,
         cache=SplitCache(tmp_path / "cache", cap_bytes=1),
         database=database,
@@ -80,7 +83,7 @@ def test_worker_claims_nothing_and_tells_organisers_why(
     context: WorkerContext, database: Database, competition: Competition
 ) -> None:
     add_submission(database, competition, "ada")
-    assert Claimant(context).claim() is None
+    assert claim(context, context.transport) is None
     with database.read() as session:
         (row,) = session.query(Worker).all()
         assert len(row.refusals) == 2  # the public split and the private one
@@ -93,8 +96,8 @@ def test_worker_that_asks_for_less_claims_here(
     context: WorkerContext, database: Database, competition: Competition
 ) -> None:
     add_submission(database, competition, "ada")
-    context.settings = Settings(sandbox_required="baseline", home=context.settings.home)
-    assert Claimant(context).claim() is not None
+    context.transport.settings = Settings(sandbox_required="baseline", home=context.settings.home)
+    assert claim(context, context.transport) is not None
 
 
 @without_groups

@@ -17,7 +17,7 @@ from server.worker_facts import WorkerFacts
 from tests.server.evaluations.conftest import N
 from tests.support.stored_outputs import outputs
 from worker.remote.client import NotHeld, ServerUnreachable, TokenRefused, WorkerApi, WorkerRefused
-from worker.remote.leases import MAX_LOG_BYTES, HttpLeases, logs_as_data
+from worker.remote.transport import MAX_LOG_BYTES, HttpTransport, logs_as_data
 
 FACTS = WorkerFacts("w", "cpu", 1024, {"torch": "2.13.0"})
 SHARD: Any = SimpleNamespace(shard_id=7, attempt=2)
@@ -127,7 +127,8 @@ def test_weights_are_sent_before_the_result_that_names_them(serve: Callable[...,
     script = serve((204, {}, b""), data(200, held=True))
     shard: Any = SimpleNamespace(shard_id=7, attempt=2, kind=ShardKind.RUNS)
     measured = replace(outputs(0), cpu_time_s=np.ones(N))
-    assert HttpLeases(make_api(script)).close(shard, measured.to_bytes(), (), wall_time_s=1.0, weights=b"weights")
+    transport = HttpTransport(make_api(script), FACTS)
+    assert transport.close(shard, measured.to_bytes(), (), wall_time_s=1.0, weights=b"weights")
     sent = [(method, path.rpartition("/")[2], body) for method, path, _, body in script.asked]
     # Servers of earlier versions refuse arrays that they do not know.
     assert sent == [("PUT", "weights", b"weights"), ("PUT", "result", outputs(0).to_bytes())]
@@ -136,5 +137,5 @@ def test_weights_are_sent_before_the_result_that_names_them(serve: Callable[...,
 def test_result_is_not_sent_when_its_weights_are_refused(serve: Callable[..., Scripted]) -> None:
     script = serve(data(404, detail="no longer held"))
     shard: Any = SimpleNamespace(shard_id=7, attempt=2, kind=ShardKind.RUNS)
-    assert not HttpLeases(make_api(script)).close(shard, b"result", (), wall_time_s=1.0, weights=b"weights")
+    assert not HttpTransport(make_api(script), FACTS).close(shard, b"result", (), wall_time_s=1.0, weights=b"weights")
     assert len(script.asked) == 1

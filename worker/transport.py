@@ -1,23 +1,35 @@
-"""How a worker holds a shard: against the database it can reach, or over HTTP against a server it can only call.
+"""How a worker gets and holds shards: from the database it can reach, or over HTTP from a server it can only call.
 
 Every step names the shard's attempt, and its answer says whether that attempt is still the current one.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+import structlog
 from sqlalchemy.orm import Session
 
+from server.competitions.stored_file import UnreadableCompetition, unreadable
 from server.config import Settings
 from server.db import Database
 from server.evaluations import leases
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.evaluations.kept_weights import weights_key
 from server.models.evaluation import ShardKind
+from server.models.worker import WorkerState
 from server.storage import Storage
-from server.workers import verification
+from server.worker_facts import WorkerFacts
+from server.workers import cordons, verification
+from server.workers import service as workers
+from server.workers.compatibility import Fitting, fitting
 from server.workers.verification import StoredCheck
+from worker.host import graceful_shutdown
+from worker.host.sandbox_requirements import missing_here
+
+log = structlog.get_logger()
+REPORT_EVERY_S = 20.0
 
 T = TypeVar("T")
 Logs = Sequence[tuple[int, str]]  # (run, what it printed)
@@ -45,13 +57,82 @@ class Leases(Protocol):
     def end_if_over_time(self, shard: ClaimedShard, *, runs_done: int) -> bool: ...
 
 
-@dataclass(frozen=True)
-class DatabaseLeases:
-    """Leases held directly in the database."""
+class Transport(Leases, Protocol):
+    """How a process asks for shards."""
+
+    def claim(self) -> ClaimedShard | None:
+        """Return the fairest shard that this worker fits, or None."""
+        ...
+
+    def report_out_of_service(self, state: WorkerState, reason: str) -> None: ...
+
+
+@dataclass
+class DatabaseTransport:
+    """Shards from the database. Reports now and then that the process lives, and which splits refuse it."""
 
     database: Database
     storage: Storage
     settings: Settings
+    facts: WorkerFacts
+    _told: Fitting | None = None
+    _said: tuple[WorkerState, str] = (WorkerState.STOPPED, "")
+    _told_at: float = 0.0
+
+    def claim(self) -> ClaimedShard | None:
+        while True:
+            known = set(unreadable)
+            try:
+                return self._step(self._claim)
+            except UnreadableCompetition:  # from now on it is refused, and holds up no other
+                if known == set(unreadable):
+                    raise
+
+    def report_out_of_service(self, state: WorkerState, reason: str) -> None:
+        self._step(lambda session: self._tell(session, Fitting(()), state=state, detail=reason))
+
+    def report(self) -> None:
+        """Say what this process is, if it has not done so of late: preparations are shared among those known."""
+        if not graceful_shutdown.is_asked():
+            self._step(self._report)
+
+    def seen(self) -> bool:
+        """Heartbeat for work that is no shard. It never stops the work."""
+        with self.database.write() as session:
+            workers.note_seen(session, self.facts.name)
+        return True
+
+    def stop(self) -> None:
+        """Report that this process takes no more work."""
+        with self.database.write() as session:
+            workers.report(session, self.facts, Fitting(()), state=WorkerState.STOPPED)
+
+    def _claim(self, session: Session) -> ClaimedShard | None:
+        fit, lease_s = self._report(session), self.settings.lease_s
+        return fit and leases.claim(session, worker=self.facts.name, lease_s=lease_s, splits=fit.splits)
+
+    def _report(self, session: Session) -> Fitting | None:
+        """Say which splits this worker fits, and return it; None for a worker that is cordoned."""
+        if cordoned := cordons.reason(session, self.facts.name):
+            self._tell(session, Fitting(()), state=WorkerState.DRAINING, detail=cordoned)
+            return None
+        fit = fitting(session, self.facts, competitions=self.settings.competitions_served, says_all=True)
+        if missing := missing_here(self.settings):
+            fit = Fitting((), dict.fromkeys((*fit.splits, *fit.refusals), " ".join(missing)))
+        self._tell(session, fit)
+        return fit
+
+    def _tell(
+        self, session: Session, fit: Fitting, *, state: WorkerState = WorkerState.ACTIVE, detail: str = ""
+    ) -> None:
+        said = (state, detail)
+        if self._said == said and self._told == fit and time.monotonic() < self._told_at + REPORT_EVERY_S:
+            return
+        for reason in fit.refusals.values():
+            if self._told is None or reason not in self._told.refusals.values():
+                log.warning("this worker does not fit a split", reason=reason)
+        workers.report(session, self.facts, fit, state=state, detail=detail)
+        self._told, self._said, self._told_at = fit, said, time.monotonic()
 
     def note_controls(self, shard: ClaimedShard, controls: dict[str, Any]) -> None:
         self._step(lambda session: leases.note_controls(session, shard, controls))

@@ -13,9 +13,10 @@ from server.db import Database
 from server.models.worker import Worker, WorkerState
 from server.worker_facts import WorkerFacts
 from server.workers import cordons
-from worker.evaluation.shard_claimer import Claimant
+from worker.evaluation.next_shard import claim
 from worker.host import canary
 from worker.host.backoff import QUARANTINE_AFTER, Cooling
+from worker.transport import DatabaseTransport
 
 FACTS = WorkerFacts("host-1", "cpu", 1024, {"torch": "2.11.0"})
 
@@ -24,7 +25,8 @@ FACTS = WorkerFacts("host-1", "cpu", 1024, {"torch": "2.11.0"})
 def context(migrated_sqlite_url: str, tmp_path: Path) -> Any:
     database = Database(migrated_sqlite_url)
     settings = Settings(home=tmp_path, sandbox_backend="plain", environment="embedded")
-    yield SimpleNamespace(settings=settings, facts=FACTS, name=FACTS.name, cooling=Cooling(), database=database)
+    transport: Any = DatabaseTransport(database, None, settings, FACTS)  # type: ignore[arg-type]
+    yield SimpleNamespace(settings=settings, cooling=Cooling(), database=database, transport=transport)
     database.dispose()
 
 
@@ -36,22 +38,22 @@ def reported(context: Any) -> tuple[str, str]:
 
 def test_cooling_process_says_why(context: Any) -> None:
     context.cooling.fault("no space left")
-    assert Claimant(context).claim() is None
+    assert claim(context, context.transport) is None
     assert reported(context) == (WorkerState.COOLING, "no space left")
 
 
 def test_quarantined_process_takes_work_only_after_its_canary(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    claimant, problems = Claimant(context), ["the disk is full", ""]
+    problems = ["the disk is full", ""]
     monkeypatch.setattr(canary, "problem", lambda _: problems.pop(0))
     for _ in range(QUARANTINE_AFTER):
         context.cooling.fault("no space left")
-    assert claimant.claim() is None
+    assert claim(context, context.transport) is None
     assert reported(context) == (WorkerState.QUARANTINED, "no space left")
     context.cooling._until = 0.0
-    assert claimant.claim() is None
+    assert claim(context, context.transport) is None
     assert reported(context) == (WorkerState.QUARANTINED, "the disk is full")
     context.cooling._until = 0.0
-    assert claimant.claim() is None, "nothing waits, but it asked"
+    assert claim(context, context.transport) is None, "nothing waits, but it asked"
     assert reported(context) == (WorkerState.ACTIVE, "")
     assert not problems
     context.cooling.fault("again")
@@ -63,20 +65,17 @@ def test_process_that_prepares_first_is_known_beforehand(context: Any) -> None:
     with context.database.write() as session:
         assert preparation_turns.find(session, context.settings).most == 1
     for name in ("host-1", "host-2"):
-        context.facts = replace(FACTS, name=name)
-        context.name = name
-        Claimant(context).report()
+        replace(context.transport, facts=replace(FACTS, name=name)).report()
     with context.database.write() as session:
         assert preparation_turns.find(session, context.settings).most == 2
 
 
 def test_process_of_a_cordoned_host_drains(context: Any) -> None:
-    claimant = Claimant(context)
-    claimant.claim()
+    claim(context, context.transport)
     assert reported(context) == (WorkerState.ACTIVE, "")
     with context.database.write() as session:
         cordons.cordon(session, "host", why="a new disk", actor=None)
-    claimant.claim()
+    claim(context, context.transport)
     assert reported(context) == (WorkerState.DRAINING, "cordoned: a new disk")
 
 

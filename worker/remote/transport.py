@@ -1,6 +1,7 @@
-"""Leases held over HTTP, by the rules of those in the database."""
+"""Shards over HTTP, by the rules of the database."""
 
 import json
+import time
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -10,9 +11,11 @@ from lethe.errors import AppError
 from lethe.evaluation.shard_outputs import ShardOutputs
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.models.evaluation import ShardKind
+from server.models.worker import WorkerState
+from server.worker_facts import WorkerFacts
 from worker.host import graceful_shutdown
-from worker.leases import Logs
 from worker.remote.client import NotHeld, TokenRefused, WorkerApi
+from worker.transport import REPORT_EVERY_S, Logs
 
 log = structlog.get_logger()
 MAX_LOG_BYTES = 768 << 10  # as JSON, of all logs of a shard together
@@ -20,11 +23,39 @@ MAX_LENGTHS = {"message": 2000, "exception_type": 200, "file": 500, "detail": 10
 
 
 @dataclass
-class HttpLeases:
-    """Leases of shards that a server gave. A token that is refused, or a server that is away, loses the shard."""
+class HttpTransport:
+    """Shards that a server gives. A token that is refused, or a server that is away, loses the shard.
+
+    terms: what the server answered when the worker registered. is_registered: false once it may have forgotten that.
+    """
 
     api: WorkerApi
-    _draining_told: bool = field(default=False)
+    facts: WorkerFacts
+    terms: dict[str, Any] = field(default_factory=dict)
+    is_registered: bool = False
+    _said: tuple[WorkerState, str] | None = None  # why it takes nothing, as the server was told
+    _said_at: float = 0.0
+    _draining_told: bool = False
+
+    def claim(self) -> ClaimedShard | None:
+        if not self.is_registered or self._said is not None:
+            self._register()
+        return self.api.claim()
+
+    def report_out_of_service(self, state: WorkerState, reason: str) -> None:
+        said = (state, reason)
+        if self._said != said or time.monotonic() > self._said_at + REPORT_EVERY_S:
+            self.api.set_state(*said)
+            self._said, self._said_at = said, time.monotonic()
+
+    def _register(self) -> None:
+        known = self.terms.get("refusals", ())
+        self.terms = self.api.register(self.facts)
+        for reason in self.terms["refusals"]:
+            if reason not in known:
+                log.warning("this worker does not fit a split", reason=reason)
+        self.is_registered, self._said = True, None
+        log.info("registered", server=self.api.url, worker=self.facts.name)
 
     def note_controls(self, shard: ClaimedShard, controls: dict[str, Any]) -> None:
         self.api.step(shard, "PUT", "controls", body={"controls": controls})
