@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import structlog
 from celery import Celery
 from kombu.exceptions import OperationalError
-from kombu.utils.scheduling import priority_cycle
 from redis.exceptions import RedisError
 from sqlalchemy import event
 from sqlalchemy.orm import Session, SessionTransaction
@@ -38,7 +37,6 @@ CONTROL_QUEUE = "lethe.control"  # scores and sweeps: short, and taken before an
 MESSAGES_QUEUE = "lethe.messages"  # to people: mail and webhooks, for workers that reach the internet
 PREPARE_QUEUE = "lethe.prepare"
 METRICS_QUEUE = "lethe.metrics"  # metrics beside the score: after every shard
-RANKS = {CONTROL_QUEUE: 0, PREPARE_QUEUE: 1, METRICS_QUEUE: 3}  # the others: 2
 RESENT_AFTER = timedelta(seconds=10)  # that work waited: its message may have been lost
 MAX_WAKE_UPS = 8  # for one step, and waiting in one queue: whoever takes one and finds work tells the next
 MAX_WAITING = 64  # in one queue, of messages about one thing each; the sweeper sends what was held back
@@ -84,18 +82,6 @@ def shard_queues(routing_key: RoutingKey, own_queues: Collection[str]) -> list[s
     return queues
 
 
-class ControlFirst(priority_cycle):  # type: ignore[type-arg]  # generic for the type checker alone
-    """The order in which a worker looks into its queues: scores, preparations, then shards and what it sends itself.
-
-    A preparation that is not its turn ends at once (server/competitions/preparation_turns.py), so it keeps no shard
-    waiting; metrics beside the score come after every shard.
-    """
-
-    def consume(self, n: int) -> list[str]:  # type: ignore[override]  # kombu walks over it once for each priority
-        """Return the first n of the queues' names."""
-        return sorted(self.items or [], key=lambda name: (RANKS.get(name, 2), name))[:n]
-
-
 def configure(app: Celery, *, redis_url: str) -> Celery:
     """Give `app` the settings that both ends must share."""
     app.conf.update(
@@ -114,7 +100,6 @@ def configure(app: Celery, *, redis_url: str) -> Celery:
             "visibility_timeout": 12 * 3600,
             "socket_timeout": 5,
             "socket_connect_timeout": 5,
-            "queue_order_strategy": ControlFirst,
         },
         task_default_queue=CONTROL_QUEUE,
         task_create_missing_queues=True,

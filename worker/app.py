@@ -8,18 +8,15 @@ import signal
 from logging import WARNING, getLogger
 from typing import Any
 
-import structlog
-from celery import Celery, bootsteps
+from celery import Celery
 from celery.schedules import schedule
 from celery.signals import beat_embedded_init, celeryd_init, setup_logging, worker_shutting_down
-from celery.utils.nodenames import worker_direct
 from kombu import Exchange, Queue
 
 from server import logging
 from server.config import Settings, get_settings
 from server.embedded.redis import die_with_parent
 from server.queue import (
-    BROKER_FAILURES,
     CONTROL_QUEUE,
     EVALUATE_SHARD,
     MESSAGES_QUEUE,
@@ -28,13 +25,11 @@ from server.queue import (
     SWEEP,
     configure,
     shard_queue,
-    waiting,
 )
-from worker.host import broker_qos, drain_watch, graceful_shutdown, metrics_folder
+from worker import celery_extensions
+from worker.host import graceful_shutdown, metrics_folder
 
-log = structlog.get_logger()
 settings = get_settings()
-DIRECT_QUEUE_TTL_S = 3600  # after which what a worker told itself is forgotten: it is gone, and its name with it
 METRICS_FOLDER = settings.scratch / "metrics"
 if settings.worker_metrics_port:
     metrics_folder.share(METRICS_FOLDER)
@@ -66,7 +61,7 @@ PULSE = (SWEEP,) if settings.worker_takes == "messages" else (EVALUATE_SHARD, SW
 # What a worker loads. Only what computes takes seconds to import, and memory.
 TASKS = ("worker.server_tasks",) if settings.worker_takes == "messages" else ("worker.server_tasks", "worker.tasks")
 
-broker_qos.install()
+celery_extensions.install()
 app = configure(Celery("lethe", include=TASKS), redis_url=settings.resolved_redis_url)
 app.conf.update(
     worker_concurrency=settings.worker_concurrency,
@@ -77,48 +72,12 @@ app.conf.update(
     beat_schedule={
         "sweep": {"task": SWEEP, "schedule": schedule(settings.sweep_interval_s), "kwargs": {"by_beat": True}}
     },
-    beat_scheduler="worker.host.scheduler:Scheduler",
+    beat_scheduler="worker.celery_extensions:Scheduler",
     beat_schedule_filename=str(settings.home.absolute() / "beat-schedule"),
 )
-
-
-class Pulse(bootsteps.StartStopStep):
-    """Every sweep interval, puts a hint and a sweep into this worker's own queue if that is empty.
-
-    It runs in the event loop of the worker's main process, which never computes and never blocks on a shard.
-    """
-
-    requires = ("celery.worker.consumer.tasks:Tasks",)
-
-    def __init__(self, parent: Any, **options: Any) -> None:
-        super().__init__(parent, **options)
-        self._timer: Any = None
-
-    def start(self, parent: Any) -> None:
-        self._timer = parent.timer.call_repeatedly(settings.sweep_interval_s, beat, (parent.hostname,))
-
-    def stop(self, parent: Any) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-
-def beat(hostname: str) -> None:
-    """Send this worker a hint and a sweep, unless it has not come to the last ones yet."""
-    queue = worker_direct(hostname).name
-    try:
-        with app.producer_or_acquire() as producer:
-            if waiting(producer.channel, queue) == 0:
-                # To the queue itself: an exchange is known to Redis alone, which may have forgotten it.
-                itself = Queue(queue, Exchange(""), routing_key=queue)
-                for task in PULSE:
-                    app.send_task(task, producer=producer, queue=itself, declare=[])  # type: ignore[arg-type]  # the types know only names
-                producer.channel.client.expire(queue, DIRECT_QUEUE_TTL_S)
-    except BROKER_FAILURES as error:
-        log.warning("no pulse", error=str(error))
-
-
-app.steps["consumer"].add(Pulse)
+app.conf.broker_transport_options |= {"queue_order_strategy": celery_extensions.ControlFirst}
+app.conf.pulse = PULSE, settings.sweep_interval_s
+app.steps["consumer"].add(celery_extensions.Pulse)
 
 
 @setup_logging.connect
@@ -147,4 +106,3 @@ def _count(**_: Any) -> None:
 @worker_shutting_down.connect
 def _drain(**_: Any) -> None:
     graceful_shutdown.begin(give_back_after_s=settings.worker_drain_s)
-    drain_watch.begin(drain_s=settings.worker_drain_s)

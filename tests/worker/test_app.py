@@ -11,9 +11,10 @@ import pytest
 import redis
 
 from server.embedded.redis import RedisProcess
-from server.queue import CONTROL_QUEUE, ControlFirst, RoutingKey, shard_queues
+from server.queue import CONTROL_QUEUE, RoutingKey, shard_queues
 from tests.faults.cluster import wait_until
 from tests.support.forked_children import run_code
+from worker.celery_extensions import ControlFirst
 
 
 def queues(**environment: str) -> list[tuple[str, str, str]]:
@@ -98,7 +99,8 @@ def test_scores_are_taken_before_what_a_worker_tells_itself() -> None:
 
 def test_pulse_is_two_messages_in_the_workers_own_queue(redis_url: str, redis_server: RedisProcess) -> None:
     """However often it beats, and although Redis knows of no exchange."""
-    program = "from worker.app import beat; [beat('one@test') for _ in range(5)]"
+    imports = "from worker.app import app; from worker.celery_extensions import beat"
+    program = f"{imports}; [beat(app, 'one@test') for _ in range(5)]"
     run_code(program, LETHE_REDIS_URL=redis_url)
     with redis.Redis.from_url(redis_server.client_url) as client:
         lists = {key.decode(): client.llen(key) for key in client.keys("*") if client.type(key) == b"list"}

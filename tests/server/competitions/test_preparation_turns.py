@@ -14,9 +14,10 @@ from server.models.competition import Competition, CompetitionState, Split
 from server.models.evaluation import Shard
 from server.models.model_shard import PreparationUse
 from server.models.worker import Worker
-from server.queue import CONTROL_QUEUE, METRICS_QUEUE, PREPARE_QUEUE, ControlFirst
+from server.queue import CONTROL_QUEUE, METRICS_QUEUE, PREPARE_QUEUE
 from server.queue_order import Turn
 from tests.support.instance import Instance, competition_toml
+from worker.celery_extensions import ControlFirst
 
 SETTINGS = Settings(preparation_share=0.25)
 

@@ -1,29 +1,31 @@
-"""A worker goes on after Redis was silent at the end of a task."""
+"""A worker goes on after Redis was silent at the end of a task; sweeps do not add up in a queue nobody reads."""
 
 import os
 import signal
 from pathlib import Path
 
 import pytest
+from celery import Celery
 from kombu import Connection, Consumer, Queue
 
+from server import queue
 from server.embedded.redis import start_redis
-from worker.host import broker_qos
+from worker import celery_extensions
 
 
 def test_message_whose_end_redis_did_not_hear_of_holds_up_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kombu.transport.redis.Channel.QoS", None)  # put back afterwards
-    broker_qos.install()
+    celery_extensions.install()
     taken: list[str] = []
     options = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5}
     with start_redis(tmp_path) as server, Connection(server.broker_url, transport_options=options) as connection:
-        queue = Queue("hints")
+        hints = Queue("hints")
         with connection.Producer() as producer:
             for word in ("first", "second"):
-                producer.publish(word, routing_key=queue.name, declare=[queue])
-        with Consumer(connection, [queue], prefetch_count=1) as consumer:
+                producer.publish(word, routing_key=hints.name, declare=[hints])
+        with Consumer(connection, [hints], prefetch_count=1) as consumer:
 
             def take(body: str, message: object) -> None:
                 taken.append(body)
@@ -39,3 +41,15 @@ def test_message_whose_end_redis_did_not_hear_of_holds_up_no_other(
             consumer.register_callback(take)
             while taken != ["first", "second"]:
                 connection.drain_events(timeout=10)
+
+
+def test_scheduler_sends_no_more_sweeps_than_may_wait(tmp_path: Path) -> None:
+    with start_redis(tmp_path) as server:
+        app = queue.configure(Celery("scheduler", set_as_current=False), redis_url=server.broker_url)
+        scheduler = celery_extensions.Scheduler(app, schedule_filename=str(tmp_path / "schedule"), lazy=True)
+        entry = scheduler.Entry(name="sweep", task=queue.SWEEP, schedule=1.0, app=app)
+        with app.producer_or_acquire() as producer:
+            for _ in range(2 * queue.MAX_WAKE_UPS):
+                scheduler.apply_async(entry, producer=producer, advance=False)
+            assert queue.waiting(producer.channel, queue.CONTROL_QUEUE) == queue.MAX_WAKE_UPS
+        app.close()
