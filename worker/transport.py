@@ -21,7 +21,7 @@ from server.models.evaluation import ShardKind
 from server.models.worker import WorkerState
 from server.storage import Storage
 from server.worker_facts import WorkerFacts
-from server.workers import cordons, verification
+from server.workers import cordons, shard_steps, verification
 from server.workers import service as workers
 from server.workers.compatibility import Fitting, fitting
 from server.workers.verification import StoredCheck
@@ -156,47 +156,31 @@ class DatabaseTransport:
                 made = StoredCheck(key, sha256, result, wall_time_s)
                 return verification.settle(self.database, self.storage, self.settings, shard, made)
 
-        def step(session: Session) -> bool:
-            closed = leases.close(
+        return self._step(
+            lambda session: shard_steps.close(
                 session,
+                self.settings,
                 shard,
+                logs,
                 result_key=key,
                 result_sha256=sha256,
                 wall_time_s=wall_time_s,
-                verified_share=self.settings.verified_share,
             )
-            if closed:
-                leases.keep_logs(session, shard, logs)
-                if shard.attempt > 1:
-                    verification.note_contradicted(session, shard.shard_id)
-            return closed
-
-        return self._step(step)
+        )
 
     def fail(self, shard: ClaimedShard, failure: ShardFailure, logs: Logs, *, runs_done: int) -> bool:
-        def step(session: Session) -> bool:
-            failed = leases.fail(session, shard, failure, runs_done=runs_done)
-            if failed:
-                leases.keep_logs(session, shard, logs)
-                verification.note_failed_check(session, shard, failure)
-            return failed
-
-        return self._step(step)
+        return self._step(lambda session: shard_steps.fail(session, shard, failure, logs, runs_done=runs_done))
 
     def give_back(self, shard: ClaimedShard, *, reason: str, runs_done: int) -> bool:
-        limit = self.settings.max_attempts
         return self._step(
-            lambda session: leases.give_back(session, shard, reason=reason, runs_done=runs_done, max_attempts=limit)
+            lambda session: shard_steps.give_back(session, self.settings, shard, reason=reason, runs_done=runs_done)
         )
 
     def hand_over(self, shard: ClaimedShard, *, runs_done: int) -> bool:
-        return self._step(lambda session: leases.hand_over(session, shard, runs_done=runs_done))
+        return self._step(lambda session: shard_steps.hand_over(session, shard, runs_done=runs_done))
 
     def end_if_over_time(self, shard: ClaimedShard, *, runs_done: int) -> bool:
-        def step(session: Session) -> bool:
-            return leases.is_over_time(session, shard) and leases.fail_over_time(session, shard, runs_done=runs_done)
-
-        return self._step(step)
+        return self._step(lambda session: shard_steps.end_if_over_time(session, shard, runs_done=runs_done))
 
     def _step(self, step: Callable[[Session], T]) -> T:
         return self.database.retrying(step)

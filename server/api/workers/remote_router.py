@@ -37,9 +37,9 @@ from server.models.evaluation import ShardKind
 from server.models.worker import WorkerState, WorkerToken
 from server.problem_details import problems
 from server.storage import Storage
-from server.workers import artefacts, http_leases, kept_weights, result_validation, verification
+from server.workers import artefacts, kept_weights, result_validation, shard_steps, verification
 from server.workers.captured_arrays import Forms, captured_forms
-from server.workers.http_leases import Claim, Terms
+from server.workers.shard_steps import Claim, Terms
 from server.workers.verification import StoredCheck
 
 CLAIM_WITHIN_S = 10.0
@@ -56,8 +56,8 @@ def held_shard(
     worker: Worker, shard_id: ShardId, attempt: Attempt, session: SessionDep, token: CurrentToken
 ) -> ClaimedShard:
     """Return the shard of the path, which this worker claimed. Raises NotFound."""
-    http_leases.require_valid(session, token)
-    return http_leases.held(session, token, worker, shard_id=shard_id, attempt=attempt)
+    shard_steps.require_valid(session, token)
+    return shard_steps.held(session, token, worker, shard_id=shard_id, attempt=attempt)
 
 
 Held = Annotated[ClaimedShard, Depends(held_shard)]
@@ -76,8 +76,8 @@ class AttemptRequest:
     def shard(self, session: Session) -> ClaimedShard:
         """Return the shard, which this worker claimed. Raises NotAuthenticated or NotFound."""
         token = identify(session, self.credentials)
-        http_leases.require_valid(session, token)
-        return http_leases.held(session, token, self.worker, shard_id=self.shard_id, attempt=self.attempt)
+        shard_steps.require_valid(session, token)
+        return shard_steps.held(session, token, self.worker, shard_id=self.shard_id, attempt=self.attempt)
 
 
 def asked(
@@ -97,15 +97,15 @@ def register_worker(
     """Say what the worker is. It is refused with the reasons if no split of the competition takes it."""
 
     def step(session: Session) -> Terms:
-        return http_leases.register(session, settings, identify(session, credentials), body.of(worker))
+        return shard_steps.register(session, settings, identify(session, credentials), body.of(worker))
 
-    return TermsOut.model_validate(http_leases.require_accepted(database.retrying(step, within_s=CLAIM_WITHIN_S)))
+    return TermsOut.model_validate(shard_steps.require_accepted(database.retrying(step, within_s=CLAIM_WITHIN_S)))
 
 
 @router.put("/state", status_code=status.HTTP_204_NO_CONTENT)
 def set_worker_state(worker: Worker, body: StateIn, session: SessionDep, token: CurrentToken) -> None:
     """Say that the worker takes nothing until it registers again, or has ended."""
-    http_leases.set_state(session, token, worker, WorkerState(body.state), detail=body.detail)
+    shard_steps.set_state(session, token, worker, WorkerState(body.state), detail=body.detail)
 
 
 @router.post("/claim", dependencies=[Depends(require_token)])
@@ -123,7 +123,7 @@ def claim_shard(
 
     def step(session: Session) -> tuple[WorkerToken, Claim]:
         token = identify(session, credentials)
-        return token, http_leases.claim(session, settings, token, worker)
+        return token, shard_steps.claim(session, settings, token, worker)
 
     token, claim = database.retrying(step, within_s=CLAIM_WITHIN_S)
     note_use_later(background, admission, database, token)
@@ -136,7 +136,7 @@ def claim_shard(
 @router.put(SHARD + "/lease")
 def renew_lease(body: ProgressIn, session: SessionDep, settings: SettingsDep, shard: Held) -> StepOut:
     """Keep the shard, and say how far it is. `held` is false once it is in other hands or its time is up."""
-    held = http_leases.heartbeat(session, settings, shard, runs_done=body.runs_done, wall_time_s=body.wall_time_s)
+    held = shard_steps.heartbeat(session, settings, shard, runs_done=body.runs_done, wall_time_s=body.wall_time_s)
     return StepOut(held=held)
 
 
@@ -162,7 +162,7 @@ def download_file(
 ) -> Response:
     """Download a file of a shard that the worker holds: the submission, its split's manifest, a file named there."""
     with asked_for.database.read() as session:
-        shard = http_leases.require_current(session, asked_for.shard(session))
+        shard = shard_steps.require_current(session, asked_for.shard(session))
     split = artefacts.workers_split(storage, shard)
     if sha256 == split.manifest_sha256:
         return Response(split.manifest, media_type=BINARY)
@@ -215,34 +215,43 @@ def end_smoke_run(
         data = body.answers.model_dump_json().encode()
         key, sha256 = result_validation.key_by_content(shard, data)
         storage.write(key, data)
-    logs, stored = _logs(body.logs), {"result_key": key, "result_sha256": sha256}
-    return StepOut(held=http_leases.close(session, settings, shard, logs, **stored, wall_time_s=body.wall_time_s))
+    held = shard_steps.close(
+        session,
+        settings,
+        shard,
+        _logs(body.logs),
+        result_key=key,
+        result_sha256=sha256,
+        wall_time_s=body.wall_time_s,
+        measured_s=leases.measured_s(session, shard),
+    )
+    return StepOut(held=held)
 
 
 @router.post(SHARD + "/failure")
 def fail_shard(body: FailureIn, session: SessionDep, shard: Held) -> StepOut:
     """End the complete evaluation: a run of the participant's code failed."""
-    held = http_leases.fail(session, shard, body.failure(), _logs(body.logs), runs_done=body.runs_done)
+    held = shard_steps.fail(session, shard, body.failure(), _logs(body.logs), runs_done=body.runs_done)
     return StepOut(held=held)
 
 
 @router.post(SHARD + "/give-back")
 def give_shard_back(body: ReasonIn, session: SessionDep, settings: SettingsDep, shard: Held) -> StepOut:
     """Return the shard because this host cannot run it. Several such attempts end its evaluation."""
-    held = http_leases.give_back(session, settings, shard, reason=body.reason, runs_done=body.runs_done)
+    held = shard_steps.give_back(session, settings, shard, reason=body.reason, runs_done=body.runs_done)
     return StepOut(held=held)
 
 
 @router.post(SHARD + "/hand-over")
 def hand_shard_over(body: ProgressIn, session: SessionDep, shard: Held) -> StepOut:
     """Return the shard because the worker stops, which is nobody's fault."""
-    return StepOut(held=http_leases.hand_over(session, shard, runs_done=body.runs_done))
+    return StepOut(held=shard_steps.hand_over(session, shard, runs_done=body.runs_done))
 
 
 @router.post(SHARD + "/over-time")
 def end_over_time(body: ProgressIn, session: SessionDep, shard: Held) -> StepOut:
     """End the evaluation if its runs together have used up the competition's time; else nothing happens."""
-    return StepOut(held=http_leases.end_if_over_time(session, shard, runs_done=body.runs_done))
+    return StepOut(held=shard_steps.end_if_over_time(session, shard, runs_done=body.runs_done))
 
 
 def _as_remote_workers_see_it(
@@ -252,7 +261,7 @@ def _as_remote_workers_see_it(
         return replace(shard, manifest_sha256=artefacts.workers_split(storage, shard).manifest_sha256)
     except HostFault as error:
         with database.write() as session:
-            http_leases.give_back(session, settings, shard, reason=error.detail, runs_done=0)
+            shard_steps.give_back(session, settings, shard, reason=error.detail, runs_done=0)
         raise
 
 
@@ -261,7 +270,7 @@ def _shard_of_runs(asked_for: AttemptRequest) -> tuple[ClaimedShard, int]:
         shard = asked_for.shard(session)
         if shard.kind is ShardKind.SMOKE:
             raise Conflict("A smoke run has no result; end it with .../passed")
-        return shard, http_leases.n_forget(session, shard)
+        return shard, shard_steps.n_forget(session, shard)
 
 
 def _take_result(
@@ -278,8 +287,14 @@ def _take_result(
         return StepOut(held=verification.settle(asked_for.database, storage, settings, shard, made))
     with asked_for.database.write() as session:
         shard = asked_for.shard(session)
-        held = http_leases.close(
-            session, settings, shard, result_key=result.key, result_sha256=result.sha256, wall_time_s=result.wall_time_s
+        held = shard_steps.close(
+            session,
+            settings,
+            shard,
+            result_key=result.key,
+            result_sha256=result.sha256,
+            wall_time_s=result.wall_time_s,
+            measured_s=leases.measured_s(session, shard),
         )
     return StepOut(held=held)
 

@@ -299,7 +299,7 @@ def test_worker_that_no_longer_fits_gets_nothing_and_the_reason(hosted: Hosted) 
 
 
 def test_one_token_cannot_fill_the_table_of_workers(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.workers.http_leases.MAX_WORKERS", 2)
+    monkeypatch.setattr("server.workers.shard_steps.MAX_WORKERS", 2)
     first = hosted.worker("host-0001")
     names = ("host-0002", "host-0003", "host-0001")
     answers = [RemoteWorker(hosted.server, first.token, name).register().status_code for name in names]
@@ -361,7 +361,7 @@ def test_step_that_meets_another_at_once_may_be_tried_again(hosted: Hosted, monk
         raise StaleDataError("1 row expected, 0 found")
 
     worker = hosted.worker()
-    monkeypatch.setattr("server.workers.http_leases.set_state", fail)
+    monkeypatch.setattr("server.workers.shard_steps.set_state", fail)
     answer = worker.call("PUT", "/state", json={"state": "draining"})
     assert answer.status_code in PASSING
     assert int(answer.headers["Retry-After"]) > 0

@@ -292,6 +292,24 @@ def test_failures_of_three_teams_that_nobody_else_sees_quarantine_the_token(
     assert "of 3 teams" in only_token(hosted).quarantine_reason
 
 
+@pytest.mark.parametrize("says", ["failed", "done"])
+def test_trusted_workers_over_http_contradict_others_too(hosted: Hosted, says: str) -> None:
+    worker, trusted = hosted.worker(), hosted.worker("host-5678-abcd", trusted=True)
+    submit(hosted)
+    if says == "failed":
+        worker.claim()
+        worker.step("POST", "failure", json=FAILURE)
+        run_all(trusted)
+    else:
+        run_all(worker)
+        check = trusted.claim()
+        assert check is not None
+        assert check["kind"] == "check"
+        assert trusted.step("POST", "failure", json=FAILURE | {"run": check["first_run"]}).json() == {"held": True}
+    with hosted.server.database.read() as session:
+        assert "refuted" in session.scalars(select(ShardAttempt.outcome)).all()
+
+
 def test_slow_machine_that_reports_timeouts_is_not_quarantined(hosted: Hosted, trusted: TrustedWorker) -> None:
     worker = hosted.worker()
     for name in ("pia", "otto", "eva"):

@@ -1,6 +1,6 @@
-"""Workers that reach this instance over HTTP alone: the same queue, leases and attempts as for all others.
+"""What workers do with shards: the same steps for those that reach the database and those that reach HTTP alone.
 
-Each is known by its token and a name that it chooses, so that no token reaches another's workers or shards.
+Each of the latter is known by its token and a name that it chooses: no token reaches another's workers or shards.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from server.evaluations import leases
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.models.worker import Worker, WorkerState, WorkerToken
 from server.worker_facts import WorkerFacts
-from server.workers import repository, tokens
+from server.workers import repository, tokens, verification
 from server.workers import service as workers
 from server.workers.compatibility import Fitting, fitting
 
@@ -151,9 +151,12 @@ def close(
     result_key: str | None = None,
     result_sha256: str | None = None,
     wall_time_s: float,
+    measured_s: float | None = None,
 ) -> bool:
-    """Close the shard. As in each of the following steps, what was done before is True once more."""
-    measured_s = leases.measured_s(session, shard)
+    """Close the shard. As in each of the following steps, what was done before is True once more.
+
+    measured_s: how long an untrusted worker had it (`leases.measured_s`), which counts in place of its own clock.
+    """
     closed = leases.close(
         session,
         shard,
@@ -162,10 +165,12 @@ def close(
         wall_time_s=wall_time_s if measured_s is None else measured_s,
         verified_share=settings.verified_share,
     )
-    if closed:
-        leases.keep_logs(session, shard, logs)
-        return True
-    return leases.outcome(session, shard) == "done"
+    if not closed:
+        return leases.outcome(session, shard) == "done"
+    leases.keep_logs(session, shard, logs)
+    if measured_s is None and shard.attempt > 1:
+        verification.note_contradicted(session, shard.shard_id)
+    return True
 
 
 def fail(session: Session, shard: ClaimedShard, failure: ShardFailure, logs: Logs, *, runs_done: int) -> bool:
@@ -173,6 +178,7 @@ def fail(session: Session, shard: ClaimedShard, failure: ShardFailure, logs: Log
     if leases.fail(session, shard, failure, runs_done=runs_done):
         if not untrusted:
             leases.keep_logs(session, shard, logs)
+            verification.note_failed_check(session, shard, failure)
         return True
     return leases.outcome(session, shard) in ("failed", "unconfirmed", "given-back")
 
