@@ -3,12 +3,9 @@
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, TypeVar
 
-import structlog
-
 from lethe.errors import AppError, HostFault
 from worker.host import graceful_shutdown
 
-log = structlog.get_logger()
 T = TypeVar("T")
 
 
@@ -49,7 +46,7 @@ class Job(ABC, Generic[T]):
 def run_job(job: Job[T]) -> str:
     """Run a job and store how it ended. Return that end's name."""
     try:
-        result = job.run()
+        end, counts = "done", job.on_done(job.run())
     except Stopped:
         if not graceful_shutdown.is_over():
             return job.on_lease_lost()
@@ -61,8 +58,6 @@ def run_job(job: Job[T]) -> str:
     except Exception as error:
         job.give_back(describe(error))
         raise
-    else:
-        end, counts = "done", job.on_done(result)
     return end if counts else "lost"
 
 
