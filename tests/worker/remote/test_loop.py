@@ -20,7 +20,9 @@ from worker.remote.settings import RemoteSettings
 
 TERMS = {"lease_s": 7.0, "heartbeat_s": 1.5, "poll_s": 0.0, "refusals": []}
 FACTS = WorkerFacts("w", "cpu", 1024, {})
-SHARD: Any = SimpleNamespace(request_id="r", submission_id="s", shard_id=1, attempt=1, kind=ShardKind.RUNS)
+SHARD: Any = SimpleNamespace(
+    request_id="r", submission_id="s", shard_id=1, attempt=1, first_run=0, n_runs=1, kind=ShardKind.RUNS
+)
 
 
 class Server:
