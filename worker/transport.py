@@ -109,7 +109,9 @@ class DatabaseTransport:
 
     def _claim(self, session: Session) -> ClaimedShard | None:
         fit, lease_s = self._report(session), self.settings.lease_s
-        return fit and leases.claim(session, worker=self.facts.name, lease_s=lease_s, splits=fit.splits)
+        if fit is None:
+            return None
+        return leases.claim(session, worker=self.facts.name, lease_s=lease_s, splits=fit.splits)
 
     def _report(self, session: Session) -> Fitting | None:
         """Say which splits this worker fits, and return it; None for a worker that is cordoned."""
