@@ -150,6 +150,7 @@ def _body(
         "score": {
             "final_score": score.final_score if exact else shown.final_score,
             "final_score_bits": float(score.final_score).hex() if exact else None,
+            **({"unconfirmed": True} if shown.is_unconfirmed else {}),
             "scorer_version": score.scorer_version,
             "ranking": stored_file(submission.competition).ranking.model_dump(mode="json"),
             "computed_at": shown.computed_at.isoformat(),

@@ -14,7 +14,7 @@ from lethe.client.receipts import verify
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput
 from server.models.account import Role
-from server.models.evaluation import Shard
+from server.models.evaluation import PublicScore, Shard
 from tests.support.instance import Instance
 
 
@@ -44,6 +44,17 @@ def test_receipt_holds_and_names_what_the_score_was_made_of(both: Instance) -> N
     assert receipt["split"]["manifest_sha256"] == "0" * 64
     assert (receipt["evaluation"]["setup"], receipt["evaluation"]["runs"]) == ("reuse-n-1", 4)
     assert receipt == get_receipt(both, olga, submission).json(), "asked twice, the same"
+
+
+def test_receipt_of_an_unconfirmed_score_says_so(server: Instance) -> None:
+    olga, ada, submission = scored(server)
+    assert "unconfirmed" not in get_receipt(server, ada, submission).json()["score"]
+    with server.database.write() as session:
+        session.execute(update(PublicScore).values(is_unconfirmed=True))
+    for reader in (olga, ada):
+        receipt = get_receipt(server, reader, submission).json()
+        verify(receipt)
+        assert receipt["score"]["unconfirmed"] is True
 
 
 def test_receipt_names_the_older_libraries_that_code_ran_with(server: Instance) -> None:
