@@ -56,9 +56,8 @@ def _several_losses(outputs: StoredOutputs, split_dir: Path) -> list[float]:
     retrained = _as_many_retrained(outputs, split_dir)
     if missing := [name for name in ("forget_loss", "test_loss") if name not in outputs.captured]:
         raise InvalidInput(f"{SEVERAL_LOSSES} needs {missing[0]}: prepare the split with `capture = 1` in [report]")
-    attack = forget_test_attack(
-        outputs.captured["forget_loss"], outputs.captured["test_loss"], **AttackParameters().model_dump()
-    )
+    losses_of = [np.asarray(outputs.captured[name], np.float64) for name in ("forget_loss", "test_loss")]
+    attack = forget_test_attack(*losses_of, **AttackParameters().model_dump())
     losses = np.mean(
         [
             [float(str(loss)) for loss in deepunlearn_objective(ours, theirs, accuracy).table.values()]

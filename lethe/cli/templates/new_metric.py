@@ -1,23 +1,19 @@
 """How far the mean confidence on a forgotten example is from that of the retrained models."""
 
 import numpy as np
-import numpy.typing as npt
 
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import model_rows
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.core.result import MetricResult
 
 
-def new_metric(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
+def new_metric(unlearned: Float64, retrained: Float64) -> MetricResult:
     """Return the mean over examples of |mean of unlearned - mean of retrained|; 0 is ideal.
 
     unlearned, retrained: logit-scaled confidences, shape (n_models, n_examples); the numbers of models may differ.
-    Raises InvalidMetricInput for another shape, NaN or infinity.
     """
-    u = model_rows(unlearned, name="confidences", side="unlearned")
-    r = model_rows(retrained, name="confidences", side="retrained")
-    distances = np.abs(u.mean(axis=0) - r.mean(axis=0))
+    distances = np.abs(unlearned.mean(axis=0) - retrained.mean(axis=0))
     return MetricResult(float(distances.mean()), per_example=distances)
 
 

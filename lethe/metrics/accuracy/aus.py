@@ -3,10 +3,9 @@
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import require_same_models, shares
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Resampling
 from lethe.metrics.core.result import MetricResult
@@ -21,44 +20,37 @@ class AusParameters(Parameters):
     target: Literal["test_accuracy", "zero"] = "test_accuracy"
 
 
-def aus(
-    forget: npt.ArrayLike, test: npt.ArrayLike, original_test: npt.ArrayLike, *, target: str = "test_accuracy"
-) -> MetricResult:
+def aus(forget: Float64, test: Float64, original_test: Float64, *, target: str = "test_accuracy") -> MetricResult:
     """Return the mean over runs of (1 - loss of test accuracy) / (1 + |forget accuracy - target|); higher is better.
 
     forget, test: accuracies of the unlearned models, shape (n_models,). original_test: of the original models, one
     per run. target: "test_accuracy" (random examples) or "zero" (classes): then `forget` is of the test examples of the
     removed classes, and the other two are of all other test examples.
-    Raises InvalidMetricInput for unequal numbers or values outside [0, 1].
     Source: Cotogni et al. 2023 (DUCK), adaptive unlearning score.
     """
-    fa = shares(forget, axes=("models",), name="forget accuracies", side=Side.UNLEARNED)
-    ta = shares(test, axes=("models",), name="test accuracies", side=Side.UNLEARNED)
-    before = shares(original_test, axes=("models",), name="test accuracies", side=Side.ORIGINAL)
-    require_same_models(forget=fa, test=ta, original=before)
-    aim = ta if target == "test_accuracy" else np.zeros_like(ta)
-    per_run = (1.0 - (before - ta)) / (1.0 + np.abs(fa - aim))
+    aim = test if target == "test_accuracy" else np.zeros_like(test)
+    per_run = (1.0 - (original_test - test)) / (1.0 + np.abs(forget - aim))
     return MetricResult(float(per_run.mean()), per_run=per_run)
 
 
 def aus_of_target(
-    forget: npt.ArrayLike,
-    test: npt.ArrayLike,
-    original_test: npt.ArrayLike,
+    forget: Float64,
+    test: Float64,
+    original_test: Float64,
     *,
-    forgotten_classes: npt.ArrayLike | None,
-    kept_classes: npt.ArrayLike | None,
-    original_kept_classes: npt.ArrayLike | None,
+    forgotten_classes: Float64 | None,
+    kept_classes: Float64 | None,
+    original_kept_classes: Float64 | None,
     target: str = "test_accuracy",
 ) -> MetricResult:
     """Return `aus` of the accuracies that its target asks for. The last three: test accuracies by class.
 
-    Raises InvalidMetricInput, as `aus` does, and for "zero" where accuracies by class cannot be had.
+    Raises InvalidMetricInput for "zero" where accuracies by class cannot be had.
     """
     if target == "test_accuracy":
         return aus(forget, test, original_test)
     by_class = (forgotten_classes, kept_classes, original_kept_classes)
-    known = [np.asarray(values, np.float64) for values in by_class if values is not None]
+    known = [values for values in by_class if values is not None]
     if len(known) < len(by_class):
         raise InvalidMetricInput(
             'target = "zero" needs test accuracies by class, of the unlearned and the original models: add '

@@ -2,28 +2,26 @@
 
 from dataclasses import replace
 
-import numpy.typing as npt
-
 from lethe.metrics.attacks.svc_efficacy import CONFIDENCE_EFFICACY, ConfidenceParameters
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64, shares
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.core.result import MetricResult
 
 
 def average_gap(
     *,
-    unlearned_forget: npt.ArrayLike,
-    unlearned_retain: npt.ArrayLike,
-    unlearned_test: npt.ArrayLike,
-    retrained_forget: npt.ArrayLike,
-    retrained_retain: npt.ArrayLike,
-    retrained_test: npt.ArrayLike,
+    unlearned_forget: Float64,
+    unlearned_retain: Float64,
+    unlearned_test: Float64,
+    retrained_forget: Float64,
+    retrained_retain: Float64,
+    retrained_test: Float64,
 ) -> MetricResult:
     """Return the mean of |difference of the mean accuracies| over the three sets, in percentage points; 0 is ideal.
 
     Every argument: accuracies per model, shape (n_models,); the sides may have different numbers of models.
-    table: the three gaps. Raises InvalidMetricInput for values outside [0, 1].
+    table: the three gaps.
     Source: Fan et al. 2024 (SalUn), the average gap of their tables.
     """
     pairs = {
@@ -31,17 +29,13 @@ def average_gap(
         "retain": (unlearned_retain, retrained_retain),
         "test": (unlearned_test, retrained_test),
     }
-    gaps = {name: percent_gap(name, *pair) for name, pair in pairs.items()}
+    gaps = {name: percent_gap(*pair) for name, pair in pairs.items()}
     return MetricResult(sum(gaps.values()) / len(gaps), table={f"{name}_gap": gap for name, gap in gaps.items()})
 
 
-def percent_gap(name: str, unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> float:
+def percent_gap(unlearned: Float64, retrained: Float64) -> float:
     """Return |difference of the means| in percentage points."""
-    return 100.0 * abs(float(_accuracies(name, unlearned, "unlearned").mean() - _accuracies(name, retrained).mean()))
-
-
-def _accuracies(name: str, values: npt.ArrayLike, side: str = "retrained") -> Float64:
-    return shares(values, axes=("models",), name=f"{name} accuracies", side=side)
+    return 100.0 * abs(float(unlearned.mean() - retrained.mean()))
 
 
 ACCURACY_NEEDS = {
@@ -66,9 +60,7 @@ AVERAGE_GAP = Metric(
 )
 
 
-def average_gap_mia(
-    *, unlearned_mia: npt.ArrayLike, retrained_mia: npt.ArrayLike, **accuracies: npt.ArrayLike
-) -> MetricResult:
+def average_gap_mia(*, unlearned_mia: Float64, retrained_mia: Float64, **accuracies: Float64) -> MetricResult:
     """Return the mean of four gaps in percentage points; 0 is ideal.
 
     unlearned_mia, retrained_mia: efficacy of the attack per model, shape (n_models,). accuracies: the arguments of
@@ -76,7 +68,7 @@ def average_gap_mia(
     Source: Fan et al. 2024 (SalUn), the average gap of their tables.
     """
     three = average_gap(**accuracies)
-    mia = percent_gap("membership attack", unlearned_mia, retrained_mia)
+    mia = percent_gap(unlearned_mia, retrained_mia)
     return MetricResult((3.0 * three.value + mia) / 4.0, table={**three.table, "mia_gap": mia})
 
 

@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from typing import Literal
 
-import numpy.typing as npt
-
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import shares
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Resampling
 from lethe.metrics.core.result import MetricResult
@@ -20,31 +18,29 @@ class RetentionParameters(Parameters):
     part: Part = "retain"
 
 
-def retention(*, part: Part = "retain", **accuracies: npt.ArrayLike) -> MetricResult:
+def retention(*, part: Part = "retain", **accuracies: Float64) -> MetricResult:
     """Return mean unlearned accuracy / mean retrained accuracy of one set, >= 0; 1 is ideal, it may be above.
 
     accuracies: retain, forget, test, retrained_retain, retrained_forget, retrained_test, each of shape (n_models,) in
     [0, 1]. table: retain_retention (RR), forget_retention (FR), test_retention (TR).
-    Raises InvalidMetricInput for values outside [0, 1] and for retrained models that are never right.
+    Raises InvalidMetricInput for retrained models that are never right.
     Source: Cadet et al. 2024 (arXiv:2410.01276), equations 2 and 3.
     """
     ratios = retention_ratios(accuracies)
     return MetricResult(ratios[part], table={f"{name}_retention": ratio for name, ratio in ratios.items()})
 
 
-def retention_ratios(accuracies: Mapping[str, npt.ArrayLike]) -> dict[str, float]:
+def retention_ratios(accuracies: Mapping[str, Float64]) -> dict[str, float]:
     """Return the ratio of the mean accuracies by set: retain, forget, test; the arrays as for `retention`."""
     return {part: _ratio(accuracies[part], accuracies[f"retrained_{part}"], part) for part in PARTS}
 
 
-def _ratio(unlearned: npt.ArrayLike, retrained: npt.ArrayLike, part: str) -> float:
-    u = shares(unlearned, axes=("models",), name=f"{part} accuracies", side="unlearned").mean()
-    r = shares(retrained, axes=("models",), name=f"{part} accuracies", side="retrained").mean()
-    if r == 0.0:
+def _ratio(unlearned: Float64, retrained: Float64, part: str) -> float:
+    if retrained.mean() == 0.0:
         raise InvalidMetricInput(
             f"the retrained models' mean {part} accuracy is 0, so no ratio to it exists", side="retrained"
         )
-    return float(u / r)
+    return float(unlearned.mean() / retrained.mean())
 
 
 PARTS: tuple[Part, ...] = ("retain", "forget", "test")
@@ -68,7 +64,7 @@ RETENTION = Metric(
 )
 
 
-def retdev(**accuracies: npt.ArrayLike) -> MetricResult:
+def retdev(**accuracies: Float64) -> MetricResult:
     """Return |1 - RR| + |1 - FR| + |1 - TR|, >= 0; 0 is ideal.
 
     accuracies: as for `retention`. table: the three ratios and the three deviations.

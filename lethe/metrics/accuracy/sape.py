@@ -3,20 +3,18 @@
 import numpy as np
 import numpy.typing as npt
 
-from lethe.metrics.core.arrays import Float64, shares
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.registry import Direction, Metric, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
 
 
-def sape(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
+def sape(unlearned: Float64, retrained: Float64) -> MetricResult:
     """Return the error between the mean forget accuracies, in percent, within [0, 100]; 0 is ideal.
 
     unlearned, retrained: forget accuracy of every model, shape (n_models,), in [0, 1]; the numbers may differ.
     Source: Cadet et al. 2024 (arXiv:2410.01276), program, after Zhang et al. 2023.
     """
-    u = shares(unlearned, axes=("models",), name="forget accuracies", side="unlearned").mean()
-    r = shares(retrained, axes=("models",), name="forget accuracies", side="retrained").mean()
-    return MetricResult(float(symmetric_percentage_error(u, r)))
+    return MetricResult(float(symmetric_percentage_error(unlearned.mean(), retrained.mean())))
 
 
 def symmetric_percentage_error(first: npt.ArrayLike, second: npt.ArrayLike) -> Float64:

@@ -3,35 +3,33 @@
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import stdtrit
 
 from lethe.metrics.accuracy.average_gap import ACCURACY_NEEDS
 from lethe.metrics.attacks.svc_efficacy import CONFIDENCE_EFFICACY, ConfidenceParameters
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64, require_same_models, shares
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.core.result import MetricResult
 
 
 def tow(
     *,
-    unlearned_forget: npt.ArrayLike,
-    unlearned_retain: npt.ArrayLike,
-    unlearned_test: npt.ArrayLike,
-    retrained_forget: npt.ArrayLike,
-    retrained_retain: npt.ArrayLike,
-    retrained_test: npt.ArrayLike,
+    unlearned_forget: Float64,
+    unlearned_retain: Float64,
+    unlearned_test: Float64,
+    retrained_forget: Float64,
+    retrained_retain: Float64,
+    retrained_test: Float64,
 ) -> MetricResult:
     """Return the mean over runs of the product of 1 - |difference| over the three sets, in [0, 1]; 1 is ideal.
 
     Every argument: accuracies per model, shape (n_models,), run i paired with retrained model i.
-    table: the 95 % t-interval over runs. Raises InvalidMetricInput for unequal numbers or values outside [0, 1].
+    table: the 95 % t-interval over runs.
     Source: Zhao et al. 2024, tug of war.
     """
-    unlearned = _stacked(Side.UNLEARNED, retain=unlearned_retain, forget=unlearned_forget, test=unlearned_test)
-    retrained = _stacked(Side.RETRAINED, retain=retrained_retain, forget=retrained_forget, test=retrained_test)
-    require_same_models(unlearned=unlearned, retrained=retrained)
+    unlearned = np.stack([unlearned_retain, unlearned_forget, unlearned_test], axis=1)
+    retrained = np.stack([retrained_retain, retrained_forget, retrained_test], axis=1)
     return tow_result(tow_of_differences(unlearned - retrained))
 
 
@@ -47,14 +45,6 @@ def tow_result(per_run: Float64) -> MetricResult:
         return MetricResult(mean, per_run=per_run)
     reach = float(stdtrit(per_run.size - 1, 0.975)) * float(per_run.std(ddof=1)) / np.sqrt(per_run.size)
     return MetricResult(mean, per_run=per_run, table={"t_low": float(mean - reach), "t_high": float(mean + reach)})
-
-
-def _stacked(side: Side, **parts: npt.ArrayLike) -> Float64:
-    checked = {
-        name: shares(values, axes=("models",), name=f"{name} accuracies", side=side) for name, values in parts.items()
-    }
-    require_same_models(**checked)
-    return np.stack(list(checked.values()), axis=1)
 
 
 TOW = Metric(
@@ -75,12 +65,12 @@ TOW = Metric(
 
 def tow_mia(
     *,
-    unlearned_mia: npt.ArrayLike,
-    unlearned_retain: npt.ArrayLike,
-    unlearned_test: npt.ArrayLike,
-    retrained_mia: npt.ArrayLike,
-    retrained_retain: npt.ArrayLike,
-    retrained_test: npt.ArrayLike,
+    unlearned_mia: Float64,
+    unlearned_retain: Float64,
+    unlearned_test: Float64,
+    retrained_mia: Float64,
+    retrained_retain: Float64,
+    retrained_test: Float64,
 ) -> MetricResult:
     """Return tug of war with the efficacy of the attack in the place of forget accuracy, in [0, 1]; 1 is ideal.
 
@@ -88,15 +78,14 @@ def tow_mia(
     attacked, only those runs count.
     Source: Zhao et al. 2024, tug of war with membership inference.
     """
-    require_same_models(unlearned=np.asarray(unlearned_retain), retrained=np.asarray(retrained_retain))
-    attacked = min(np.shape(unlearned_mia)[0], np.shape(retrained_mia)[0])
+    attacked = min(len(unlearned_mia), len(retrained_mia))
     return tow(
-        unlearned_forget=np.asarray(unlearned_mia)[:attacked],
-        unlearned_retain=np.asarray(unlearned_retain)[:attacked],
-        unlearned_test=np.asarray(unlearned_test)[:attacked],
-        retrained_forget=np.asarray(retrained_mia)[:attacked],
-        retrained_retain=np.asarray(retrained_retain)[:attacked],
-        retrained_test=np.asarray(retrained_test)[:attacked],
+        unlearned_forget=unlearned_mia[:attacked],
+        unlearned_retain=unlearned_retain[:attacked],
+        unlearned_test=unlearned_test[:attacked],
+        retrained_forget=retrained_mia[:attacked],
+        retrained_retain=retrained_retain[:attacked],
+        retrained_test=retrained_test[:attacked],
     )
 
 

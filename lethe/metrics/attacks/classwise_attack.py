@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from lethe.metrics.attacks.prediction_features import confidence, entropy, modified_entropy
@@ -13,10 +12,6 @@ from lethe.metrics.core.arrays import (
     Bool,
     Float64,
     Int64,
-    class_labels,
-    probability_rows,
-    require_same_classes,
-    require_same_models,
 )
 from lethe.metrics.core.compiled import compiled
 from lethe.metrics.core.invalid_input import InvalidMetricInput
@@ -100,10 +95,10 @@ class ClasswiseParameters(Parameters):
 
 
 def classwise_accuracies(
-    forget: npt.ArrayLike,
-    test: npt.ArrayLike,
-    forget_labels: npt.ArrayLike,
-    test_labels: npt.ArrayLike,
+    forget: Float64,
+    test: Float64,
+    forget_labels: Int64,
+    test_labels: Int64,
     *,
     feature: Feature,
     repetitions: int,
@@ -116,19 +111,15 @@ def classwise_accuracies(
     set are used; of the larger set a random part. In each repetition one half sets the thresholds, the other is
     attacked. Examples are taken in order of label and value, so that their order does not matter.
     """
-    f = probability_rows(forget, name="forget probabilities", side="a side's")
-    t = probability_rows(test, name="test probabilities", side="a side's")
-    require_same_models(forget=f, test=t)
-    n_classes = require_same_classes(forget=f, test=t)
-    inside = class_labels(forget_labels, n_examples=f.shape[1], n_classes=n_classes, name="forget labels")
-    outside = class_labels(test_labels, n_examples=t.shape[1], n_classes=n_classes, name="test labels")
+    n_classes = forget.shape[2]
+    inside, outside = forget_labels, test_labels
     affected = np.isin(_exchange(outside, exchanged), inside)
     if affected.sum() < 2 or inside.size < 2:
         raise InvalidMetricInput(
             f"the attack needs 2 forget and 2 test examples of their classes, not {inside.size} "
             f"and {int(affected.sum())}"
         )
-    outside, t = _exchange(outside, exchanged)[affected], t[:, affected]
+    outside, test = _exchange(outside, exchanged)[affected], test[:, affected]
     values = _VALUES[feature]
     halves = _halves(inside.size, outside.size, repetitions=repetitions, seed=seed)
 
@@ -137,7 +128,7 @@ def classwise_accuracies(
         others = _ordered(values(model[1], outside), outside)
         return _mean_accuracy(members, others, halves, n_classes=n_classes)
 
-    return np.array(in_threads(accuracy, zip(f, t, strict=True)))
+    return np.array(in_threads(accuracy, zip(forget, test, strict=True)))
 
 
 def _exchange(labels: Int64, pair: tuple[int, int] | None) -> Int64:

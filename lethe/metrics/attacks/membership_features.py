@@ -3,12 +3,11 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from lethe.metrics.attacks.scalar_attack import Solver, attack_accuracy
 from lethe.metrics.attacks.softmax_attack import softmax_attack_percent
-from lethe.metrics.core.arrays import Float64, model_rows, probability_rows, require_same_models
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.jensen_shannon import row_entropies
 from lethe.metrics.core.processors import in_threads
 from lethe.metrics.core.registry import Feature, Parameters
@@ -34,31 +33,23 @@ class SoftmaxSplits(Parameters):
     seed: int = Field(0, ge=0)
 
 
-def _scalar(members: npt.ArrayLike, others: npt.ArrayLike, **splits: Any) -> Float64:
-    a = model_rows(members, name="values on the forget set", side="a side's")
-    b = model_rows(others, name="values on the other set", side="a side's")
-    require_same_models(forget=a, other=b)
-    return attack_accuracy(a, b, **splits)
-
-
-def entropies(probabilities: npt.ArrayLike) -> Float64:
+def entropies(probabilities: Float64) -> Float64:
     """Return the entropy of every row in nats, shape (n_models, n_examples); 0 log 0 is 0.
 
     probabilities: shape (n_models, n_examples, n_classes).
     """
-    p = probability_rows(probabilities, name="probabilities", side="a side's")
-    return np.stack(in_threads(lambda model: row_entropies(np.ascontiguousarray(model)), p))
+    return np.stack(in_threads(lambda model: row_entropies(np.ascontiguousarray(model)), probabilities))
 
 
-def _entropy(members: npt.ArrayLike, others: npt.ArrayLike, **splits: Any) -> Float64:
-    return _scalar(entropies(members), entropies(others), **splits)
+def _entropy(members: Float64, others: Float64, **splits: Any) -> Float64:
+    return attack_accuracy(entropies(members), entropies(others), **splits)
 
 
 _SPLITS = ("n_splits", "test_share", "seed")
 _SCALAR = (*_SPLITS, "solver")
-LOSS_ATTACK = Feature("loss attack", _scalar, ("forget_loss", "test_loss"), parameters=_SCALAR)
+LOSS_ATTACK = Feature("loss attack", attack_accuracy, ("forget_loss", "test_loss"), parameters=_SCALAR)
 CONFIDENCE_ATTACK = Feature(
-    "confidence attack", _scalar, ("forget_probability", "test_probability"), parameters=_SCALAR
+    "confidence attack", attack_accuracy, ("forget_probability", "test_probability"), parameters=_SCALAR
 )
 ENTROPY_ATTACK = Feature("entropy attack", _entropy, ("forget_probabilities", "test_probabilities"), parameters=_SCALAR)
 

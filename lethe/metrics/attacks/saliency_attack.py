@@ -15,8 +15,7 @@ from pydantic import Field
 
 from lethe.metrics.attacks.membership_features import SoftmaxSplits
 from lethe.metrics.attacks.softmax_attack import drawn_rows, held_out
-from lethe.metrics.core.arrays import Float64, real_array, require_same_models
-from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.registry import Feature
 
 LEAST_LEAF = 4
@@ -32,8 +31,8 @@ class SaliencySplits(SoftmaxSplits):
 
 
 def saliency_attack_percent(
-    members: npt.ArrayLike,
-    others: npt.ArrayLike,
+    members: Float64,
+    others: Float64,
     *,
     task: int,
     n_splits: int = 1,
@@ -48,16 +47,12 @@ def saliency_attack_percent(
     members, others: saliency maps, shapes (n_models, n_members, n_pixels) and (n_models, n_others, n_pixels); the
     larger set is cut to the size of the smaller. task: number of the pair of sets, part of the seed.
     A model whose maps are all equal has accuracy 50.
-    Raises InvalidMetricInput for maps of different sizes, or sets too small to hold out one example of each.
+    Raises InvalidMetricInput for sets too small to hold out one example of each.
     Source: the MIAU paper, section 5, attack training protocol; Huang et al. 2024 (arXiv:2407.17663).
     """
     from threadpoolctl import threadpool_limits  # noqa: PLC0415  looks for libraries, needed by attacks alone
 
-    axes = ("models", "examples", "pixels")
-    a, b = (real_array(values, axes=axes, name="saliency maps", side="a side's") for values in (members, others))
-    require_same_models(members=a, others=b)
-    if a.shape[2] != b.shape[2]:
-        raise InvalidMetricInput(f"saliency maps of one network have {a.shape[2]} and {b.shape[2]} pixels")
+    a, b = members, others
     n_held = held_out(min(a.shape[1], b.shape[1]), test_share)
     accuracies = np.empty((len(a), n_splits))
     with threadpool_limits(limits=1):

@@ -6,9 +6,8 @@ that run, so that its noise cancels in differences. Examples are drawn by positi
 """
 
 import numpy as np
-import numpy.typing as npt
 
-from lethe.metrics.core.arrays import Float64, probability_rows, require_same_classes, require_same_models
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.compiled import compiled
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.processors import in_threads
@@ -19,8 +18,8 @@ LARGEST_BATCH = 2**22  # numbers fitted at once: 32 MiB
 
 
 def softmax_attack_percent(
-    members: npt.ArrayLike,
-    others: npt.ArrayLike,
+    members: Float64,
+    others: Float64,
     *,
     task: int,
     n_splits: int,
@@ -31,12 +30,9 @@ def softmax_attack_percent(
 
     members, others: probabilities, shapes (n_models, n_members, n_classes) and (n_models, n_others, n_classes).
     task: number of the pair of sets, part of the seed.
-    Raises InvalidMetricInput for rows that are no probabilities, or sets too small to hold out one example of each.
+    Raises InvalidMetricInput for sets too small to hold out one example of each.
     """
-    a = probability_rows(members, name="probabilities of the members", side="a side's")
-    b = probability_rows(others, name="probabilities of the others", side="a side's")
-    require_same_models(members=a, others=b)
-    require_same_classes(members=a, others=b)
+    a, b = members, others
     size = min(a.shape[1], b.shape[1])
     n_held = held_out(size, test_share)
     at_once = max(1, LARGEST_BATCH // (2 * size * a.shape[2]))

@@ -1,10 +1,9 @@
 """The share of forget examples that a support vector classifier does not call members."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from lethe.metrics.attacks.member_share import ShadowParameters, shadow_part, svc_member_share
@@ -15,7 +14,7 @@ from lethe.metrics.attacks.prediction_features import (
     modified_entropy,
     modified_entropy_published,
 )
-from lethe.metrics.core.arrays import Float64, Int64, class_labels, probability_rows, require_same_models, shares
+from lethe.metrics.core.arrays import Float64, Int64
 from lethe.metrics.core.processors import in_threads
 from lethe.metrics.core.registry import Feature, Parameters
 
@@ -48,35 +47,24 @@ class ConfidenceParameters(Parameters):
     seed: int = Field(0, ge=0)
 
 
-def efficacies(*arrays: npt.ArrayLike, feature: str, n_models: int, shadow_rows: int, seed: int) -> Float64:
+def efficacies(*arrays: Any, feature: str, n_models: int, shadow_rows: int, seed: int) -> Float64:
     """Return 1 - the share of forget examples called members, by model, shape (at most n_models,), in [0, 1].
 
     arrays: probabilities of the forget, test and retain sets, shape (n_models, n_examples, n_classes) each, then their
     labels, shape (n_examples,) each. Equally many retain and test examples are used, as in the program.
     """
-    rows = {
-        part: probability_rows(values, name=f"{part} probabilities", side="a side's")
-        for part, values in zip(_SETS, arrays[:3], strict=True)
-    }
-    require_same_models(**rows)
-    labels = {
-        part: class_labels(values, n_examples=rows[part].shape[1], n_classes=rows[part].shape[2], name=f"{part} labels")
-        for part, values in zip(_SETS, arrays[3:], strict=True)
-    }
-    models = range(min(n_models, len(rows["forget"])))
-    seen = ([FEATURES[feature](rows[part][model], labels[part]) for part in _SETS] for model in models)
+    sets = list(zip(arrays[:3], arrays[3:], strict=True))
+    models = range(min(n_models, len(arrays[0])))
+    seen = ([FEATURES[feature](rows[model], labels) for rows, labels in sets] for model in models)
     return _efficacies(seen, n_rows=max(1, shadow_rows // 2), seed=seed)
 
 
-def confidence_efficacies(*arrays: npt.ArrayLike, max_rows: int, max_models: int, seed: int) -> Float64:
+def confidence_efficacies(*arrays: Float64, max_rows: int, max_models: int, seed: int) -> Float64:
     """Return the same on the probability of the true class, which needs no other: shape (at most max_models,).
 
     arrays: this probability on the forget, test and retain sets, shape (n_models, n_examples) each.
     """
-    axes = ("models", "examples")
-    forget, test, retain = (shares(p, axes=axes, name="probabilities", side="a side's") for p in arrays)
-    require_same_models(forget=forget, test=test, retain=retain)
-    models = zip(forget[:max_models], test[:max_models], retain[:max_models], strict=True)
+    models = zip(*(rows[:max_models] for rows in arrays), strict=True)
     return _efficacies(models, n_rows=max_rows, seed=seed)
 
 

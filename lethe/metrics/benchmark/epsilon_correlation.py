@@ -11,7 +11,6 @@ from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Scope
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.forgetting.epsilon_histogram import checked_epsilon
 
 
 class EpsilonCorrelationParameters(Parameters):
@@ -28,7 +27,7 @@ def epsilon_correlation(epsilon: npt.ArrayLike, *, coefficient: str = "spearman"
     the same everywhere has no correlation (NaN) and is left out of the mean.
     Source: Triantafillou et al. 2024, appendix A.9, figure 15 (scatter plots; the coefficient is a choice here).
     """
-    values = checked_epsilon(epsilon, axes=("methods", "examples"))
+    values = np.asarray(epsilon, np.float64)
     n_methods, n_examples = values.shape
     if n_methods < 2 or n_examples < 3:
         raise InvalidMetricInput(

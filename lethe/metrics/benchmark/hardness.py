@@ -6,7 +6,7 @@ import numpy.typing as npt
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.registry import Direction, Metric, Need, Scope
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.forgetting.epsilon_histogram import checked_epsilon, largest_epsilon
+from lethe.metrics.forgetting.epsilon_histogram import largest_epsilon
 
 
 def hardness(epsilon: npt.ArrayLike, n_models: int) -> MetricResult:
@@ -16,7 +16,7 @@ def hardness(epsilon: npt.ArrayLike, n_models: int) -> MetricResult:
     per_example: the sums. arrays: `order`, the examples from hard to easy, and `per_method`, the sums / K.
     Source: Triantafillou et al. 2024, appendix A.9, figure 14.
     """
-    values = checked_epsilon(epsilon, axes=("methods", "examples"))
+    values = np.asarray(epsilon, np.float64)
     clip = largest_epsilon(int(n_models))
     # sorted first: a sum must not depend on the order of the methods
     sums = np.sort(np.minimum(values, clip), axis=0).sum(axis=0)

@@ -8,12 +8,10 @@ import numpy.typing as npt
 from pydantic import Field
 from scipy.stats import beta
 
-from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64, Int64
-from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Parameters, both_sides
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_order import drawn_order, require_runs
+from lethe.metrics.core.run_order import drawn_order
 
 FEWEST_MODELS = 4  # two to choose by and two to judge
 
@@ -158,8 +156,8 @@ def epsilon_bonferroni(
 
 
 def epsilon_bound(
-    unlearned: npt.ArrayLike,
-    retrained: npt.ArrayLike,
+    unlearned: Float64,
+    retrained: Float64,
     *,
     significance: float = 0.05,
     delta: float = 0.0,
@@ -172,7 +170,6 @@ def epsilon_bound(
     the bound. per_example: the same with the example given, each at the significance for itself alone.
     table: the chosen example, the largest value that so many models can show.
     Independent of the score's epsilon, which is an estimate for the best of many attacks and no bound.
-    Raises InvalidMetricInput for different examples or fewer than 4 models on a side.
     Source: Jagielski et al. 2020 (arXiv:2006.07709); Nasr et al. 2021 (arXiv:2101.04535).
     """
     (u_choose, u_judge), (r_choose, r_judge) = _halves(unlearned, retrained, seed=seed)
@@ -203,8 +200,8 @@ def _centred(threshold: float, members: Float64, others: Float64) -> float:
 
 
 def epsilon_bound_bonferroni(
-    unlearned: npt.ArrayLike,
-    retrained: npt.ArrayLike,
+    unlearned: Float64,
+    retrained: Float64,
     *,
     significance: float = 0.05,
     delta: float = 0.0,
@@ -213,12 +210,12 @@ def epsilon_bound_bonferroni(
 ) -> MetricResult:
     """Return the largest lower bound over all examples and a fixed set of thresholds, nats; it holds for all at once.
 
-    Arguments and errors as for `epsilon_bound`. The thresholds are quantiles of one half of the retrained models; the
+    Arguments as for `epsilon_bound`. The thresholds are quantiles of one half of the retrained models; the
     unlearned models and the other half of the retrained ones are judged, with the significance shared by all
     examples, thresholds and both sides. per_example: each example's bound, which hold together.
     """
-    u, r = require_runs(unlearned, retrained)
-    (_, _), (r_choose, r_judge) = _halves(u, r, seed=seed)
+    u, r = unlearned, retrained
+    _, (r_choose, r_judge) = _halves(u, r, seed=seed)
     n_examples = u.shape[1]
     levels = np.arange(1, thresholds + 1) / (thresholds + 1)
     bounds = np.empty(n_examples)
@@ -239,15 +236,7 @@ def epsilon_bound_bonferroni(
     return MetricResult(float(bounds.max()), per_example=bounds, table=table)
 
 
-def _halves(
-    unlearned: npt.ArrayLike, retrained: npt.ArrayLike, *, seed: int
-) -> tuple[tuple[Float64, Float64], tuple[Float64, Float64]]:
-    u, r = require_runs(unlearned, retrained)
-    for side, runs in ((Side.UNLEARNED, u), (Side.RETRAINED, r)):
-        if len(runs) < FEWEST_MODELS:
-            raise InvalidMetricInput(
-                f"a bound needs at least {FEWEST_MODELS} {side} models, not {len(runs)}", side=side
-            )
+def _halves(u: Float64, r: Float64, *, seed: int) -> tuple[tuple[Float64, Float64], tuple[Float64, Float64]]:
     rng = np.random.default_rng([seed, len(u), len(r)])
     parts = []
     for runs in (u, r):
@@ -267,6 +256,7 @@ METRIC = Metric(
     title="Certified lower bound of epsilon",
     function=epsilon_bound,
     needs=both_sides("forget_margins"),
+    fewest_models=4,
     unit="nats",
     direction=Direction.LOWER,
     defaults=BoundParameters,

@@ -10,7 +10,7 @@ from scipy.special import expit, log_ndtr, ndtr, ndtri
 from scipy.stats import binom
 
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64, model_rows, require_same_examples, require_same_models
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Resampling
 from lethe.metrics.core.result import MetricResult
@@ -148,10 +148,10 @@ def _require_counts(n_examples: int, guesses: int, correct: int) -> None:
 
 
 def one_run_audit(
-    unlearned: npt.ArrayLike,
-    unlearned_test: npt.ArrayLike,
-    retrained: npt.ArrayLike,
-    retrained_test: npt.ArrayLike,
+    unlearned: Float64,
+    unlearned_test: Float64,
+    retrained: Float64,
+    retrained_test: Float64,
     *,
     guessed: float = 0.2,
     significance: float = 0.05,
@@ -167,19 +167,17 @@ def one_run_audit(
     right guesses.
     Which examples are forget ones was decided by the cut of the data, not by a coin each, and the retrained models'
     means are taken as known; both make the bound an approximation.
-    Raises InvalidMetricInput for different examples, or too few to guess about.
+    Raises InvalidMetricInput for too few examples to guess about.
     Source: Mahloujifar et al. 2024 (arXiv:2410.22235); Steinke et al. 2023 (arXiv:2305.08846).
     """
-    u, u_test = (model_rows(side, name="losses", side=Side.UNLEARNED) for side in (unlearned, unlearned_test))
-    r, r_test = (model_rows(side, name="losses", side=Side.RETRAINED) for side in (retrained, retrained_test))
-    require_same_models(forget=u, test=u_test)
-    require_same_examples(unlearned=u, retrained=r)
-    require_same_examples(unlearned=u_test, retrained=r_test)
-    size = min(u.shape[1], u_test.shape[1])
+    size = min(unlearned.shape[1], unlearned_test.shape[1])
     n_each = int(np.floor(guessed * size))
     if n_each < 1:
         raise InvalidMetricInput(f"{guessed:g} of {size} forget and test examples is less than one guess of each kind")
-    forget, test = (_scores(ours, theirs, size, seed=seed) for ours, theirs in ((u, r), (u_test, r_test)))
+    forget, test = (
+        _scores(ours, theirs, size, seed=seed)
+        for ours, theirs in ((unlearned, retrained), (unlearned_test, retrained_test))
+    )
     right = _right_guesses(forget, test, n_each)
     counts: dict[str, Any] = {
         "n_examples": 2 * size,

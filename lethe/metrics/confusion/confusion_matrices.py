@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
-import numpy.typing as npt
 
-from lethe.metrics.core.arrays import Int64, real_array
+from lethe.metrics.core.arrays import Int64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 
 
@@ -21,33 +20,11 @@ class ConfusionSet(IntEnum):
     TEST = 2
 
 
-def confusion_matrices(values: npt.ArrayLike, *, side: str) -> Int64:
-    """Return the stored matrices, shape (n_models, 3, n_classes, n_classes), int64.
-
-    Raises InvalidMetricInput for another shape, or a count that is negative or not whole.
-    """
-    axes = ("models", "sets", "classes", "predictions")
-    array = real_array(values, axes=axes, name="confusion matrices", side=side)
-    if array.shape[1] != len(ConfusionSet) or array.shape[2] != array.shape[3]:
-        raise InvalidMetricInput(
-            f"{side} confusion matrices must have shape (models, 3, classes, classes), not {array.shape}", side=side
-        )
-    wrong = (array < 0) | (array != np.rint(array))
-    if wrong.any():
-        where = tuple(int(i) for i in np.argwhere(wrong)[0])
-        raise InvalidMetricInput(
-            f"{side} confusion matrices hold {array[where]} at model {where[0]}; counts are whole and >= 0",
-            side=side,
-            model=where[0],
-        )
-    return array.astype(np.int64)
-
-
 def forget_classes(matrices: Int64, classes: Sequence[int] | None) -> tuple[int, ...]:
     """Return the classes under test: those given, else the true classes of the forget set.
 
-    matrices: as `confusion_matrices` returns. Raises InvalidMetricInput for a class twice or outside the range,
-    and without examples.
+    matrices: shape (n_models, 3, n_classes, n_classes). Raises InvalidMetricInput for a class twice or outside the
+    range, and without examples.
     """
     n_classes = matrices.shape[-1]
     if classes is None:

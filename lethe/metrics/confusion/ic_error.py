@@ -5,17 +5,15 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from lethe.metrics.confusion.confusion_matrices import ConfusionSet, confusion_matrices, forget_classes
+from lethe.metrics.confusion.confusion_matrices import ConfusionSet, forget_classes
 from lethe.metrics.confusion.targeted_error import CONFUSION_NEEDS, TargetedErrorParameters
-from lethe.metrics.core.arrays import Float64, require_same_classes
+from lethe.metrics.core.arrays import Float64, Int64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Resampling
 from lethe.metrics.core.result import MetricResult
 
 
-def ic_error(
-    unlearned: npt.ArrayLike, retrained: npt.ArrayLike, *, classes: tuple[int, ...] | None = None
-) -> MetricResult:
+def ic_error(unlearned: Int64, retrained: Int64, *, classes: tuple[int, ...] | None = None) -> MetricResult:
     """Return the mean error on the test images of the classes under test, in [0, 1].
 
     unlearned, retrained, classes: as for `targeted_error`. per_run: of every model.
@@ -24,8 +22,7 @@ def ic_error(
     Raises InvalidMetricInput for a test set or forget set without images.
     Source: Goel et al. 2022 (arXiv:2201.06640), section 3.
     """
-    u, r = confusion_matrices(unlearned, side="unlearned"), confusion_matrices(retrained, side="retrained")
-    require_same_classes(unlearned=u, retrained=r)
+    u, r = np.asarray(unlearned, np.int64), np.asarray(retrained, np.int64)
     chosen = list(forget_classes(u, classes))
     errors = error_on(u[:, ConfusionSet.TEST], chosen)
     every = list(range(u.shape[-1]))
@@ -65,19 +62,16 @@ IC_ERROR = Metric(
 )
 
 
-def ic_utility(
-    unlearned: npt.ArrayLike, retrained: npt.ArrayLike, *, classes: tuple[int, ...] | None = None
-) -> MetricResult:
+def ic_utility(unlearned: Int64, retrained: Int64, *, classes: tuple[int, ...] | None = None) -> MetricResult:
     """Return the mean error on the test images of all other classes, in [0, 1].
 
     unlearned, retrained, classes: as for `targeted_error`. per_run: of every model. table: mean of the retrained.
     Raises InvalidMetricInput if there is no other class.
     Source: Goel et al. 2022 (arXiv:2201.06640), section 3: utility.
     """
-    u, r = confusion_matrices(unlearned, side="unlearned"), confusion_matrices(retrained, side="retrained")
-    n_classes = require_same_classes(unlearned=u, retrained=r)
+    u, r = np.asarray(unlearned, np.int64), np.asarray(retrained, np.int64)
     chosen = forget_classes(u, classes)
-    others = [label for label in range(n_classes) if label not in chosen]
+    others = [label for label in range(u.shape[-1]) if label not in chosen]
     if not others:
         raise InvalidMetricInput("the forget set holds every class: no other class is left to measure utility on")
     errors = error_on(u[:, ConfusionSet.TEST], others)

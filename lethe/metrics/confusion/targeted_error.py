@@ -3,11 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from lethe.metrics.confusion.confusion_matrices import ConfusionSet, confused_counts, confusion_matrices, forget_classes
+from lethe.metrics.confusion.confusion_matrices import ConfusionSet, confused_counts, forget_classes
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64, Int64, require_same_classes
+from lethe.metrics.core.arrays import Float64, Int64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Resampling
 from lethe.metrics.core.result import Cell, MetricResult
@@ -19,9 +18,7 @@ class TargetedErrorParameters(Parameters):
     classes: tuple[int, ...] | None = None
 
 
-def targeted_error(
-    unlearned: npt.ArrayLike, retrained: npt.ArrayLike, *, classes: tuple[int, ...] | None = None
-) -> MetricResult:
+def targeted_error(unlearned: Int64, retrained: Int64, *, classes: tuple[int, ...] | None = None) -> MetricResult:
     """Return the mean targeted error on the forget images with their true labels, in [0, 1].
 
     unlearned, retrained: confusion counts, shape (n_models, 3, n_classes, n_classes) each; see `ConfusionSet`.
@@ -37,11 +34,10 @@ def targeted_error(
 
 
 def targeted_error_on(
-    unlearned: npt.ArrayLike, retrained: npt.ArrayLike, part: ConfusionSet, classes: tuple[int, ...] | None
+    unlearned: Int64, retrained: Int64, part: ConfusionSet, classes: tuple[int, ...] | None
 ) -> MetricResult:
     """Return the targeted error on one of the stored sets; otherwise as `targeted_error`."""
-    u, r = confusion_matrices(unlearned, side="unlearned"), confusion_matrices(retrained, side="retrained")
-    require_same_classes(unlearned=u, retrained=r)
+    u, r = np.asarray(unlearned, np.int64), np.asarray(retrained, np.int64)
     chosen = forget_classes(u, classes)
     counts, sizes = _targeted(u[:, part], chosen)
     reference, reference_sizes = _targeted(r[:, part], chosen)
@@ -79,7 +75,7 @@ TARGETED_ERROR = Metric(
 
 
 def property_generalisation(
-    unlearned: npt.ArrayLike, retrained: npt.ArrayLike, *, classes: tuple[int, ...] | None = None
+    unlearned: Int64, retrained: Int64, *, classes: tuple[int, ...] | None = None
 ) -> MetricResult:
     """Return the mean targeted error on the test images of the classes, in [0, 1].
 

@@ -6,6 +6,7 @@ inputs of the network.
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import NamedTuple
 
 
 class Side(StrEnum):
@@ -202,3 +203,30 @@ _OF_TEXT = (
 )
 
 ARRAYS: dict[str, StoredArray] = {array.name: array for array in (*_STORED, *_OF_RECIPES, *_OF_TEXT)}
+
+
+class Limits(NamedTuple):
+    """Which values an array may hold, also in words. Losses may lie below 0 by what rounding leaves of them."""
+
+    words: str
+    low: float
+    high: float = float("inf")
+    whole: bool = False
+
+
+_LIMITS = {
+    ("_accuracy", "_correct", "_probability", "_probabilities", "_recall", "_knowledge"): Limits(
+        "within [0, 1]", 0.0, 1.0
+    ),
+    ("_loss",): Limits("0 or more", -1e-4),  # 1e-4: of a logsumexp less one of its terms, in float32
+    ("confusion",): Limits("whole and 0 or more", 0.0, whole=True),
+    ("epsilon", "relearn_epochs", "weight_distance", "weight_norm"): Limits("0 or more", 0.0),
+    ("_time_s",): Limits("above 0", 5e-324),
+}
+
+
+def limits(name: str) -> Limits | None:
+    """Return which values an array may hold, None where any will do."""
+    if name.endswith("_log_probability"):
+        return None
+    return next((found for ends, found in _LIMITS.items() if name.endswith(ends)), None)

@@ -6,13 +6,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lethe.metrics.core.array_catalogue import Limits
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
-LOSS_TOLERANCE = 1e-4  # what rounding in float32 leaves of a logsumexp less one of its terms
+SHARE = Limits("within [0, 1]", 0.0, 1.0)
+FEWEST_CLASSES = 2
 PROBABILITY_TOLERANCE = 1e-3  # what float16 storage and a sum over 1000 classes leave
 
 
@@ -56,11 +58,6 @@ def _require_finite(array: npt.NDArray[Any], *, axes: Sequence[str], called: str
     )
 
 
-def model_rows(values: npt.ArrayLike, *, name: str, side: str) -> Float64:
-    """Return values of shape (n_models, n_examples), checked by `real_array`."""
-    return real_array(values, axes=("models", "examples"), name=name, side=side)
-
-
 def per_model(values: npt.ArrayLike, *, name: str, side: str) -> Float64:
     """Return values of shape (n_models,), checked by `real_array`."""
     return real_array(values, axes=("models",), name=name, side=side)
@@ -69,67 +66,58 @@ def per_model(values: npt.ArrayLike, *, name: str, side: str) -> Float64:
 def shares(values: npt.ArrayLike, *, axes: Sequence[str], name: str, side: str | None = None) -> Float64:
     """Return values checked by `real_array` that lie in [0, 1]. Raises InvalidMetricInput for one that does not."""
     array = real_array(values, axes=axes, name=name, side=side)
-    outside = (array < 0.0) | (array > 1.0)
-    if outside.any():
-        where = tuple(int(i) for i in np.argwhere(outside)[0])
-        position = dict(zip(axes, where, strict=True))
-        called = f"{side} {name}" if side else name
-        raise InvalidMetricInput(
-            f"{called} must be within [0, 1], not {array[where]} at {_place(position)}",
-            side=side,
-            model=position.get("models"),
-            example=position.get("examples"),
-        )
+    require_within(array, SHARE, axes=axes, name=name, side=side)
     return array
 
 
-def require_losses(array: npt.NDArray[Any], *, axes: Sequence[str], name: str, side: str | None = None) -> None:
-    """Raise InvalidMetricInput, naming model and example, for a loss below 0 by more than rounding leaves."""
-    below = array < -LOSS_TOLERANCE
-    if not below.any():
+def require_within(
+    array: npt.NDArray[Any], limits: Limits, *, axes: Sequence[str], name: str, side: str | None = None
+) -> None:
+    """Raise InvalidMetricInput, naming model and example, for a value outside the limits."""
+    wrong = (array < limits.low) | (array > limits.high) | (limits.whole and array != np.rint(array))
+    if not wrong.any():
         return
-    where = tuple(int(i) for i in np.argwhere(below)[0])
+    where = tuple(int(i) for i in np.argwhere(wrong)[0])
     position = dict(zip(axes, where, strict=True))
     raise InvalidMetricInput(
-        f"{side} {name} must be 0 or more, not {array[where]} at {_place(position)}",
+        f"{side} {name} must be {limits.words}, not {array[where]} at {_place(position)}".removeprefix("None "),
         side=side,
         model=position.get("models"),
         example=position.get("examples"),
     )
 
 
-def probability_rows(values: npt.ArrayLike, *, name: str, side: str) -> Float64:
-    """Return probabilities of shape (n_models, n_examples, n_classes), each row summing to one.
-
-    Raises InvalidMetricInput, naming model and example, for a value outside [0, 1] or a sum away from 1 by more than
-    0.001; within it the row is used as it is.
-    """
-    if _are_probabilities(values):
-        return np.asarray(values, np.float64)
-    axes = ("models", "examples", "classes")
-    array = shares(values, axes=axes, name=name, side=side)
-    if array.shape[2] < 2:
-        raise InvalidMetricInput(f"{side} {name} need at least 2 classes, not {array.shape[2]}", side=side)
-    sums = array.sum(axis=2)
+def require_probabilities(array: npt.NDArray[Any], *, name: str, side: str | None) -> None:
+    """Raise InvalidMetricInput for a sum over classes, the last of three axes, away from 1 by more than 0.001."""
+    whose = f"{side} {name}".removeprefix("None ")
+    if array.shape[2] < FEWEST_CLASSES:
+        raise InvalidMetricInput(f"{whose} need at least {FEWEST_CLASSES} classes, not {array.shape[2]}", side=side)
+    sums = array.sum(axis=2, dtype=np.float64)
     wrong = np.abs(sums - 1.0) > PROBABILITY_TOLERANCE
     if wrong.any():
         model, example = (int(i) for i in np.argwhere(wrong)[0])
         raise InvalidMetricInput(
-            f"{side} {name} of model {model}, example {example} sum to {sums[model, example]:.6g}, not to 1",
+            f"{whose} of model {model}, example {example} sum to {sums[model, example]:.6g}, not to 1",
             side=side,
             model=model,
             example=example,
         )
-    return array
 
 
-def _are_probabilities(values: npt.ArrayLike) -> bool:
-    """Return whether rows are surely probabilities, in two passes: NaN fails every comparison, inf the sum."""
-    array = np.asarray(values)
-    if array.ndim != 3 or array.dtype.kind != "f" or 0 in array.shape or array.shape[2] < 2 or not array.min() >= 0.0:
+def require_no_probabilities(array: npt.NDArray[Any], *, name: str, side: str | None) -> None:
+    """Raise InvalidMetricInput for probabilities in the place of a network's outputs."""
+    if _are_probabilities(array[0]) and _are_probabilities(array):
+        raise InvalidMetricInput(
+            f"{side or 'shared'} {name} {array.shape} hold probabilities (each row sums to 1); allowed are the "
+            "network's outputs before softmax, or the logarithms of the probabilities",
+            side=side,
+        )
+
+
+def _are_probabilities(rows: npt.NDArray[Any]) -> bool:
+    if rows.shape[-1] < FEWEST_CLASSES or rows.min() < 0.0 or rows.max() > 1.0:
         return False
-    off = np.abs(array.sum(axis=2, dtype=np.float64) - 1.0)
-    return bool(off.max() <= PROBABILITY_TOLERANCE and array.max() <= 1.0)
+    return bool(np.abs(rows.sum(axis=-1, dtype=np.float64) - 1.0).max() <= PROBABILITY_TOLERANCE)
 
 
 def class_labels(values: npt.ArrayLike, *, n_examples: int, n_classes: int, name: str) -> Int64:
@@ -162,11 +150,6 @@ def require_same_models(**sides: npt.NDArray[Any]) -> int:
 def require_same_examples(**sides: npt.NDArray[Any]) -> int:
     """Return the number of examples (second axis) that all sides share; raises InvalidMetricInput if they differ."""
     return _require_same(1, "examples", "all sides must hold the same examples", sides)
-
-
-def require_same_classes(**sides: npt.NDArray[Any]) -> int:
-    """Return the number of classes (last axis) that all arrays share; raises InvalidMetricInput if they differ."""
-    return _require_same(-1, "classes", "all arrays must be of the same classes", sides)
 
 
 def _require_same(axis: int, what: str, why: str, sides: dict[str, npt.NDArray[Any]]) -> int:

@@ -1,4 +1,4 @@
-"""The arrays of all sides against each other: models, examples, classes, labels; and values of another scale.
+"""The arrays of all sides against each other: models, examples, classes, labels.
 
 Sizes are compared before anything is loaded. `Inputs` refuses an array that contradicts the others when a metric asks
 for it, so that other metrics go on; `require_consistent` of input_warnings refuses the whole at once.
@@ -13,13 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lethe.metrics.core.array_catalogue import ARRAYS, AXES, Side
-from lethe.metrics.core.arrays import PROBABILITY_TOLERANCE, shares
-from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.core.derived_arrays import DERIVED
 
 Array = npt.NDArray[Any]
 OWN_SIZES = frozenset({"W", "L"})  # axes that each group of questions has of its own
 NOT_COMPARED = frozenset({"k", "M", "3"})
-SHARES = ("_accuracy", "_correct")
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,7 @@ class Contradiction:
 class _Placed:
     side: Side
     name: str
+    axes: tuple[str, ...]
     shape: tuple[int, ...]
 
     def __str__(self) -> str:
@@ -51,39 +50,19 @@ def conflicts(places: Mapping[Side, list[Mapping[str, Any]]]) -> list[Contradict
     return found + list(_wrong_counts(places, known))
 
 
-def require_scale(array: Array, name: str, side: str | None) -> None:
-    """Raise InvalidMetricInput for a share outside [0, 1], or probabilities in the place of a network's outputs."""
-    if name.endswith(SHARES):
-        shares(array, axes=[AXES[axis] for axis in ARRAYS[name].axes], name=f"`{name}`", side=side)
-    if name.endswith("_logits") and _are_probabilities(array[0]) and _are_probabilities(array):
-        raise InvalidMetricInput(
-            f"{side or 'shared'} `{name}` {array.shape} hold probabilities (each row sums to 1); allowed are the "
-            "network's outputs before softmax, or the logarithms of the probabilities",
-            side=side,
-        )
-
-
-def _are_probabilities(rows: Array) -> bool:
-    if rows.shape[-1] < 2 or rows.min() < 0.0 or rows.max() > 1.0:
-        return False
-    return bool(np.abs(rows.sum(axis=-1, dtype=np.float64) - 1.0).max() <= PROBABILITY_TOLERANCE)
-
-
 def _placed(places: Mapping[Side, list[Mapping[str, Any]]]) -> Iterator[_Placed]:
     for side, mappings in places.items():
         for mapping in mappings:
             for name in mapping:
-                if name in ARRAYS and (shape := _shape(mapping, name)) is not None:
-                    owner = Side.SHARED if ARRAYS[name].shared else side
-                    if len(shape) == len(ARRAYS[name].axes):
-                        yield _Placed(owner, name, shape)
+                known = ARRAYS.get(name) or DERIVED.get(name)
+                if known is not None and len(shape := shape_in(mapping, name)) == len(known.axes):
+                    yield _Placed(Side.SHARED if known.shared else side, name, known.axes, shape)
 
 
-def _shape(mapping: Mapping[str, Any], name: str) -> tuple[int, ...] | None:
-    if isinstance(mapping, dict):
-        return np.shape(mapping[name])
+def shape_in(mapping: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    """Return the shape of an array, of a file's from its header alone."""
     shape_of = getattr(mapping, "shape_of", None)
-    return None if shape_of is None else shape_of(name)
+    return np.shape(mapping[name]) if shape_of is None else tuple(shape_of(name))
 
 
 def _by_axis(placed: list[_Placed]) -> dict[str, list[tuple[int, _Placed]]]:
@@ -92,7 +71,7 @@ def _by_axis(placed: list[_Placed]) -> dict[str, list[tuple[int, _Placed]]]:
     for one in placed:
         if one.name == "metric_per_run" or 0 in one.shape:
             continue
-        for axis, size in zip(ARRAYS[one.name].axes, one.shape, strict=True):
+        for axis, size in zip(one.axes, one.shape, strict=True):
             if axis in NOT_COMPARED:
                 continue
             group = f" of {one.name.split('_')[0]}" if axis in OWN_SIZES else ""
@@ -151,9 +130,8 @@ def _wrong_counts(places: Mapping[Side, list[Mapping[str, Any]]], placed: list[_
         if stated is None:
             continue
         for one in placed:
-            axes = ARRAYS[one.name].axes
-            if axis in axes and (side is None or one.side == side) and np.size(stated) == 1:
-                size = one.shape[axes.index(axis)]
+            if axis in one.axes and (side is None or one.side == side) and np.size(stated) == 1:
+                size = one.shape[one.axes.index(axis)]
                 if size != int(np.asarray(stated).item()):
                     message = f"`{name}` is {np.asarray(stated).item()}, and {one} has {size} {AXES[axis]}"
                     yield Contradiction(Side.SHARED, name, message)

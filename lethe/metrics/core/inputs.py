@@ -13,10 +13,16 @@ import numpy as np
 import numpy.lib.format as npy
 import numpy.typing as npt
 
-from lethe.metrics.core.array_catalogue import ARRAYS, AXES, MAY_BE_BOOLEAN, MAY_BE_EMPTY, CaptureLevel, Side
-from lethe.metrics.core.arrays import class_labels, finite_array, require_losses
+from lethe.metrics.core.array_catalogue import ARRAYS, AXES, MAY_BE_BOOLEAN, MAY_BE_EMPTY, Side, limits
+from lethe.metrics.core.arrays import (
+    class_labels,
+    finite_array,
+    require_no_probabilities,
+    require_probabilities,
+    require_within,
+)
 from lethe.metrics.core.derived_arrays import DERIVED
-from lethe.metrics.core.input_checks import Contradiction, conflicts, require_scale
+from lethe.metrics.core.input_checks import Contradiction, conflicts, shape_in
 from lethe.metrics.core.invalid_input import InvalidMetricInput, MissingArray
 from lethe.metrics.core.registry import Feature, Metric, Need
 
@@ -91,6 +97,11 @@ class Inputs:
         """Return the number of models of a side, None where no array tells it."""
         return self._size(side, "N")
 
+    def n_paired(self, side: Side) -> int | None:
+        """Return the same, with a single original model as many times as there are retrained ones."""
+        n_models = self.n_models(side)
+        return (self.n_models(Side.RETRAINED) or 1) if side == Side.ORIGINAL and n_models == 1 else n_models
+
     def array(self, side: Side, name: str) -> Array:
         """Return an array of a side, stored or derived from stored ones.
 
@@ -123,6 +134,7 @@ class Inputs:
         _require_same_models(side, dict(zip(feature.arrays, arrays, strict=True)))
         arrays += [self._require(Side.RETRAINED, name) for name in feature.against]
         arrays += [self._require(Side.SHARED, name) for name in feature.shared]
+        _require_labels_fit(side, dict(zip((*feature.arrays, *feature.against, *feature.shared), arrays, strict=True)))
         try:
             found = feature.function(*arrays, **chosen)
         except InvalidMetricInput as error:
@@ -197,10 +209,10 @@ class Inputs:
         return None
 
     def _size(self, side: Side, axis: str) -> int | None:
-        for name, stored in ARRAYS.items():
-            if axis in stored.axes and not stored.shared and self._place(side, name) is not None:
-                shape = np.shape(self._require(side, name))
-                return int(shape[stored.axes.index(axis)]) if len(shape) == len(stored.axes) else None
+        for name, known in (DERIVED | ARRAYS).items():
+            place = None if known.shared or axis not in known.axes else self._place(side, name)
+            if place is not None and len(shape := shape_in(place, name)) == len(known.axes):
+                return shape[known.axes.index(axis)]
         return None
 
     def _as_many(self, side: Side, array: Array) -> Array:
@@ -231,29 +243,41 @@ def _owner(side: Side, name: str) -> Side:
 
 
 def _checked(values: Any, side: Side, name: str) -> Array:
-    """Return a stored array, refused where it is of another shape than the catalogue's or not finite."""
-    if name not in ARRAYS:
+    """Return a stored array, refused where the catalogue says that it cannot be this one: type, shape and values.
+
+    Floating-point numbers are returned as float64, but for the outputs of networks, which are large.
+    """
+    known = ARRAYS.get(name) or DERIVED.get(name)
+    if known is None or (name.startswith(MAY_BE_EMPTY) and np.size(values) == 0):
         return np.asarray(values)
+    axes = [AXES.get(axis, axis) for axis in known.axes]
+    about: dict[str, Any] = {"name": f"`{name}`", "side": None if side == Side.SHARED else side.value}
     if np.asarray(values).dtype.kind == "b" and not name.endswith(MAY_BE_BOOLEAN):
-        called = f"`{name}`" if side == Side.SHARED else f"{side} `{name}`"
-        raise InvalidMetricInput(f"{called} must be real numbers, not true and false", side=side.value)
-    if name.startswith(MAY_BE_EMPTY) and np.size(values) == 0:
-        return np.asarray(values)
-    axes = [AXES[axis] for axis in ARRAYS[name].axes]
-    whose = None if side == Side.SHARED else side.value
-    array = finite_array(values, axes=axes, name=f"`{name}`", side=whose)
-    if ARRAYS[name].level == CaptureLevel.LOSSES and name.endswith("_loss"):
-        require_losses(array, axes=axes, name=f"`{name}`", side=whose)
-    require_scale(array, name, whose)
+        whose = "" if side == Side.SHARED else f"{side} "
+        raise InvalidMetricInput(f"{whose}`{name}` must be real numbers, not true and false", side=side.value)
+    array = finite_array(values, axes=axes, **about)
+    if any(axis.isdigit() and int(axis) != size for axis, size in zip(known.axes, array.shape, strict=True)):
+        raise InvalidMetricInput(
+            f"`{name}` must have shape ({', '.join(known.axes)}), not {array.shape}", side=side.value
+        )
+    if name.endswith("_logits"):
+        require_no_probabilities(array, **about)
+        return array
+    if array.dtype.kind == "f":
+        array = array.astype(np.float64, copy=False)
+    if allowed := limits(name):
+        require_within(array, allowed, axes=axes, **about)
+    if name.endswith("_probabilities"):
+        require_probabilities(array, **about)
     return array
 
 
 def _require_labels_fit(side: Side, arrays: Mapping[str, Array]) -> None:
     """Raise InvalidMetricInput unless labels are class numbers of the outputs that they come with."""
-    for name, labels in arrays.items():
-        outputs = name.replace("_labels", "_logits")
-        if name.endswith("_labels") and outputs in arrays:
-            n_examples, n_classes = arrays[outputs].shape[-2:]
+    for outputs, values in arrays.items():
+        name = outputs.removesuffix("_logits").removesuffix("_probabilities") + "_labels"
+        if name in arrays and values.ndim > 1:
+            labels, (n_examples, n_classes) = arrays[name], values.shape[-2:]
             class_labels(labels, n_examples=n_examples, n_classes=n_classes, name=f"`{name}` of {side} `{outputs}`")
 
 

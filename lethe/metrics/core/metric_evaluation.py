@@ -128,12 +128,26 @@ def compute(
     """
     given = parameters.model_dump()
     needs = {name: _of_subject(need, subject) for name, need in entry.needs.items()}
+    _require_models(entry, {need.side: inputs.n_paired(need.side) for need in needs.values()})
     arrays = {name: inputs.value(need, given) for name, need in needs.items()}
     accepted = inspect.signature(entry.function).parameters
     passed = {name: value for name, value in given.items() if name in accepted}
     result = _explained(entry.function(**arrays, **passed))
     interval = _interval(entry, result, needs=needs, arrays=arrays, passed=passed, seed=seed)
     return replace(result, interval=interval)
+
+
+def _require_models(entry: Metric, sizes: Mapping[Side, int | None]) -> None:
+    """Raise InvalidMetricInput for too few models of a side, or, where runs are paired, for unequal numbers."""
+    known = {side: size for side, size in sizes.items() if size is not None}
+    for side, size in known.items():
+        if size < entry.fewest_models and side != Side.ORIGINAL:
+            raise InvalidMetricInput(f"{entry.id} needs at least {entry.fewest_models} {side} models, not {size}")
+    if entry.paired and not entry.unequal_too and len(set(known.values())) > 1:
+        stated = ", ".join(f"{side} has {size}" for side, size in known.items())
+        raise InvalidMetricInput(
+            f"unequal numbers of models: {stated}; run i of one side belongs to model i of the other"
+        )
 
 
 def _explained(result: MetricResult) -> MetricResult:

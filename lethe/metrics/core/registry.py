@@ -118,7 +118,9 @@ class Metric:
     """A metric, with everything that a page, a command or a task needs to know about it.
 
     function: called with the arrays of `needs` by keyword, then with the parameters by keyword.
-    paired: run i of the unlearned side belongs to retrained (and original) model i.
+    paired: run i of the unlearned side belongs to retrained (and original) model i, and their numbers are equal.
+    unequal_too: paired where the numbers of models are equal, and defined where they are not.
+    fewest_models: of the unlearned and of the retrained side.
     ideal: the value of perfect unlearning where it does not depend on the retrained models, else None.
     paper_and_code: where the paper and its published program differ, and what is done here; empty if they agree.
     bounds: the least and the greatest value possible; an interval is cut off there.
@@ -136,6 +138,8 @@ class Metric:
     paper_and_code: str = ""
     defaults: type[Parameters] = Parameters
     paired: bool = False
+    unequal_too: bool = False
+    fewest_models: int = 1
     per_example: bool = False
     scope: Scope = Scope.SUBMISSION
     resampling: Resampling = Resampling.NONE

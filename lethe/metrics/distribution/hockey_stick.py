@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.registry import Direction, Metric, Parameters, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_order import require_runs
 from lethe.metrics.distribution.kernels import Kernel, distances, kernel_values, median_bandwidth
 
 
@@ -50,8 +48,8 @@ def density_ratio(within_p: Float64, within_q: Float64, between: Float64, *, reg
 
 
 def hockey_stick(
-    unlearned: npt.ArrayLike,
-    retrained: npt.ArrayLike,
+    unlearned: Float64,
+    retrained: Float64,
     *,
     epsilon: float = 0.0,
     regularisation: float = 0.125,
@@ -64,10 +62,10 @@ def hockey_stick(
     hold; at epsilon 0 the total variation distance. The estimate is from below, may be negative, and is positive for
     equal distributions: compare with the oracle's.
     unlearned, retrained: confidences, shapes (n_models, n_examples); the numbers of models may differ.
-    table: both directions. Raises InvalidMetricInput for different examples or one run on a side.
+    table: both directions.
     Source: Ribero, Schrab and Gretton 2026 (arXiv:2601.19755).
     """
-    u, r = require_runs(unlearned, retrained)
+    u, r = unlearned, retrained
     between = distances(u, r, kernel)
     width = bandwidth or median_bandwidth(between, kernel)
     uu, rr = (kernel_values(distances(side, side, kernel), width, kernel) for side in (u, r))
@@ -83,6 +81,7 @@ METRIC = Metric(
     title="Hockey-stick divergence of runs",
     function=hockey_stick,
     needs=both_sides("forget_margins"),
+    fewest_models=2,
     unit="probability",
     direction=Direction.LOWER,
     defaults=HockeyStickParameters,

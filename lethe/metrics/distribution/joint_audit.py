@@ -4,18 +4,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 from scipy.optimize import minimize
 from scipy.special import expit
 
 from lethe.metrics.attacks.roc import roc_curve
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64, Int64, model_rows, require_same_examples, require_same_models
+from lethe.metrics.core.arrays import Float64, Int64
 from lethe.metrics.core.processors import one_blas_thread
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, both_sides
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_order import drawn_order, require_runs
+from lethe.metrics.core.run_order import drawn_order
 
 INVERSE_PENALTY = 0.01
 SMALLEST_CURVE_SIZE, DRAWS_PER_SIZE = 8, 3
@@ -55,8 +54,8 @@ class HeldOut:
 
 
 def joint_audit(
-    unlearned: npt.ArrayLike,
-    retrained: npt.ArrayLike,
+    unlearned: Float64,
+    retrained: Float64,
     *,
     n_folds: int = 5,
     penalty: float = INVERSE_PENALTY,
@@ -69,10 +68,9 @@ def joint_audit(
     table: the pooled AUC, the accuracy, and the AUC with fewer runs of each side (power curve).
     Compare with the oracle's. A copy of the retrained models is far below 0.5, for the twin of a held-out run is in
     training under the other label; a note says how many runs are copies.
-    Raises InvalidMetricInput for different examples or one run on a side.
     Source: defined by Lethe.
     """
-    u, r = require_runs(unlearned, retrained)
+    u, r = unlearned, retrained
     with one_blas_thread():
         found = held_out(u, r, audit_folds(u, r, n_folds=n_folds, seed=seed), penalty=penalty)
         curve = list(_power_curve(u, r, n_folds=n_folds, penalty=penalty, seed=seed))
@@ -86,12 +84,12 @@ def joint_audit(
 
 
 def joint_audit_all(  # noqa: PLR0917  a metric's arrays are its arguments
-    unlearned: npt.ArrayLike,
-    retrained: npt.ArrayLike,
-    unlearned_retain: npt.ArrayLike,
-    retrained_retain: npt.ArrayLike,
-    unlearned_test: npt.ArrayLike,
-    retrained_test: npt.ArrayLike,
+    unlearned: Float64,
+    retrained: Float64,
+    unlearned_retain: Float64,
+    retrained_retain: Float64,
+    unlearned_test: Float64,
+    retrained_test: Float64,
     *,
     n_folds: int = 5,
     penalty: float = INVERSE_PENALTY,
@@ -101,17 +99,8 @@ def joint_audit_all(  # noqa: PLR0917  a metric's arrays are its arguments
 
     Shapes (n_models, n_examples) each; the arrays of one side are of the same models.
     """
-    sides = {
-        Side.UNLEARNED: (unlearned, unlearned_retain, unlearned_test),
-        Side.RETRAINED: (retrained, retrained_retain, retrained_test),
-    }
-    joined = []
-    for side, parts in sides.items():
-        rows = [model_rows(part, name="confidences", side=side) for part in parts]
-        require_same_models(forget=rows[0], retain=rows[1], test=rows[2])
-        joined.append(np.concatenate(rows, axis=1))
-    require_same_examples(unlearned=joined[0], retrained=joined[1])
-    return joint_audit(*joined, n_folds=n_folds, penalty=penalty, seed=seed)
+    sides = (unlearned, unlearned_retain, unlearned_test), (retrained, retrained_retain, retrained_test)
+    return joint_audit(*(np.concatenate(parts, axis=1) for parts in sides), n_folds=n_folds, penalty=penalty, seed=seed)
 
 
 def audit_folds(unlearned: Float64, retrained: Float64, *, n_folds: int, seed: int) -> Int64:
@@ -192,6 +181,7 @@ METRIC = Metric(
     title="Joint audit on the forget set",
     function=joint_audit,
     needs=both_sides("forget_margins"),
+    fewest_models=2,
     unit="area under the ROC curve over runs",
     direction=Direction.LOWER,
     defaults=JointAuditParameters,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from lethe.metrics.core.arrays import Bool, Float64
-from lethe.metrics.core.order_of_runs import order_of_runs
+from lethe.metrics.core.run_order import order_of_runs
 from lethe.metrics.distribution.kernels import distances
 
 LARGEST_SAMPLE = 500  # runs of a side whose distances choose MMDAgg's bandwidths

@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64, model_rows, per_model, real_array, require_same_examples, shares
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.processors import one_blas_thread
 from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
@@ -94,15 +93,15 @@ DISTANCES: Mapping[str, Callable[[ModelGroup, ModelGroup], float]] = {
 
 
 def recipe_spread(  # noqa: PLR0917  a metric's arrays are its arguments
-    unlearned: npt.ArrayLike,
-    unlearned_test: npt.ArrayLike,
-    retrained: npt.ArrayLike,
-    retrained_test: npt.ArrayLike,
-    oracle: npt.ArrayLike,
-    oracle_test: npt.ArrayLike,
-    recipe_confidences: npt.ArrayLike,
-    recipe_test_accuracy: npt.ArrayLike,
-    recipe_settings: npt.ArrayLike,
+    unlearned: Float64,
+    unlearned_test: Float64,
+    retrained: Float64,
+    retrained_test: Float64,
+    oracle: Float64,
+    oracle_test: Float64,
+    recipe_confidences: Float64,
+    recipe_test_accuracy: Float64,
+    recipe_settings: Float64,
 ) -> MetricResult:
     """Return the least share of the entry's distances that harmless retraining has too, in [0, 1]; 1: all of each.
 
@@ -120,16 +119,15 @@ def recipe_spread(  # noqa: PLR0917  a metric's arrays are its arguments
     and a column per distance, its mean of each variation. interval: 2.5 % and 97.5 % quantiles of the least share of
     single blocks; None with one block.
     A distance that is NaN (no example varies) is left out with a note; the value is NaN if all are.
-    Raises InvalidMetricInput for different examples and fewer than 3 models on a side.
+    Raises InvalidMetricInput for fewer than 3 models on a side.
     Source: defined by Lethe.
     """
-    varied = _variations(recipe_confidences, recipe_test_accuracy)
+    varied = [ModelGroup(*pair) for pair in zip(recipe_confidences, recipe_test_accuracy, strict=True)]
     sides = {
-        Side.UNLEARNED: _runs(unlearned, unlearned_test, Side.UNLEARNED),
-        Side.RETRAINED: _runs(retrained, retrained_test, Side.RETRAINED),
-        Side.ORACLE: _runs(oracle, oracle_test, Side.ORACLE),
+        Side.UNLEARNED: ModelGroup(unlearned, unlearned_test),
+        Side.RETRAINED: ModelGroup(retrained, retrained_test),
+        Side.ORACLE: ModelGroup(oracle, oracle_test),
     }
-    require_same_examples(**{side: runs.confidences for side, runs in sides.items()}, recipes=varied[0].confidences)
     size = min(len(varied[0]), *(len(runs) for runs in sides.values()))
     if size < FEWEST_MODELS:
         raise InvalidMetricInput(f"recipe_spread needs at least {FEWEST_MODELS} models of every side, not {size}")
@@ -205,31 +203,10 @@ def _result(spreads: Mapping[str, _Spread], labels: list[Cell], *, size: int, n_
     return MetricResult(value, interval=interval, table=table, notes=notes)
 
 
-def _runs(confidences: npt.ArrayLike, test_accuracy: npt.ArrayLike, side: Side) -> ModelGroup:
-    rows = model_rows(confidences, name="confidences", side=side)
-    accuracy = per_model(test_accuracy, name="test accuracy", side=side)
-    if len(rows) != len(accuracy):
-        raise InvalidMetricInput(
-            f"{side} confidences are of {len(rows)} models, test accuracies of {len(accuracy)}", side=side
-        )
-    return ModelGroup(rows, accuracy)
-
-
-def _variations(confidences: npt.ArrayLike, test_accuracy: npt.ArrayLike) -> list[ModelGroup]:
-    rows = real_array(confidences, axes=("variations", "models", "examples"), name="recipe confidences")
-    accuracy = shares(test_accuracy, axes=("variations", "models"), name="recipe test accuracies")
-    if rows.shape[:2] != accuracy.shape:
-        raise InvalidMetricInput(
-            f"recipe confidences are of {rows.shape[:2]} models, test accuracies of {accuracy.shape}"
-        )
-    return [ModelGroup(*pair) for pair in zip(rows, accuracy, strict=True)]
-
-
-def _labels(settings: npt.ArrayLike) -> list[Cell]:
-    rows = real_array(settings, axes=("variations", "settings"), name="recipe settings")
+def _labels(settings: Float64) -> list[Cell]:
     return [
         f"epochs {row[0]:g}, weight decay {row[1]:g}, batch size {row[2]:g}, augmentation {AUGMENTATIONS[int(row[3])]}"
-        for row in rows
+        for row in settings
     ]
 
 

@@ -3,16 +3,15 @@
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Bool, Float64, model_rows, require_same_examples
+from lethe.metrics.core.arrays import Bool, Float64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.core.result import MetricResult
 
 
-def relative_position(unlearned: npt.ArrayLike, retrained: npt.ArrayLike, original: npt.ArrayLike) -> MetricResult:
+def relative_position(unlearned: Float64, retrained: Float64, original: Float64) -> MetricResult:
     """Return the mean position of the unlearned runs: 0 at the original model, 1 at the mean retrained model.
 
     unlearned, retrained, original: confidences, shape (n_models, n_examples). Run n starts from original n; where all
@@ -20,7 +19,7 @@ def relative_position(unlearned: npt.ArrayLike, retrained: npt.ArrayLike, origin
     be below 0 or above 1. Examples are scaled by the standard deviation of the retrained models; those that all
     retrained models agree on are left out and counted in a note.
     NaN where the original lies at the mean retrained model, or no example is left.
-    Raises InvalidMetricInput for different examples, or one retrained model.
+    Raises InvalidMetricInput for one retrained model.
     """
     scaled = _scaled(unlearned, retrained, original)
     way = scaled.aim - scaled.start
@@ -30,7 +29,7 @@ def relative_position(unlearned: npt.ArrayLike, retrained: npt.ArrayLike, origin
     return MetricResult(_mean(position), per_run=position, notes=scaled.notes)
 
 
-def nearer_to_retrained(unlearned: npt.ArrayLike, retrained: npt.ArrayLike, original: npt.ArrayLike) -> MetricResult:
+def nearer_to_retrained(unlearned: Float64, retrained: Float64, original: Float64) -> MetricResult:
     """Return the share of unlearned runs nearer to the mean retrained model than to their original, in [0, 1].
 
     Arguments, scale and errors as for `relative_position`. per_run: 1 or 0; a tie is not nearer.
@@ -56,11 +55,8 @@ class _Scaled:
         self.notes = (of_all,) if n_left_out else ()
 
 
-def _scaled(unlearned: npt.ArrayLike, retrained: npt.ArrayLike, original: npt.ArrayLike) -> _Scaled:
-    u = model_rows(unlearned, name="confidences", side=Side.UNLEARNED)
-    r = model_rows(retrained, name="confidences", side=Side.RETRAINED)
-    o = model_rows(original, name="confidences", side=Side.ORIGINAL)
-    require_same_examples(unlearned=u, retrained=r, original=o)
+def _scaled(unlearned: Float64, retrained: Float64, original: Float64) -> _Scaled:
+    u, r, o = unlearned, retrained, original
     if len(r) < 2:
         raise InvalidMetricInput("the scale needs at least 2 retrained models, not 1", side=Side.RETRAINED)
     start = o if len(o) == len(u) else np.broadcast_to(o.mean(axis=0), u.shape)

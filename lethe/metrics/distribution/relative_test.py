@@ -3,16 +3,14 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 from scipy.special import ndtr
 
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64, model_rows, require_same_examples
-from lethe.metrics.core.order_of_runs import order_of_runs
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_order import require_runs
+from lethe.metrics.core.run_order import order_of_runs
 from lethe.metrics.distribution.kernels import (
     Kernel,
     distances,
@@ -93,9 +91,9 @@ def matrices(unlearned: Float64, retrained: Float64, original: Float64, kernel: 
 
 
 def relative_test(
-    unlearned: npt.ArrayLike,
-    retrained: npt.ArrayLike,
-    original: npt.ArrayLike,
+    unlearned: Float64,
+    retrained: Float64,
+    original: Float64,
     *,
     kernel: Kernel = "gaussian",
     bandwidth: float = 0.0,
@@ -110,10 +108,9 @@ def relative_test(
     NaN where the statistic has no variance (constant runs, 2 models). table: both discrepancies and the statistic.
     Where all three distributions are equal the test rejects about 1 %, not 5 %; its level holds where retrained and
     original are equally far.
-    Raises InvalidMetricInput for different examples or fewer than 2 unlearned or retrained models.
     Source: Bounliphone et al. 2016 (arXiv:1511.04581).
     """
-    u, r, o = _samples(unlearned, retrained, original)
+    u, r, o = unlearned, retrained, np.repeat(original, 2, axis=0) if len(original) == 1 else original
     found = matrices(u, r, o, kernel, bandwidth)
     difference, variance = found.to_retrained - found.to_original, found.variance()
     too_few = min(len(u), len(r)) < FEWEST_MODELS or (len(o) < FEWEST_MODELS and bool(np.ptp(o, axis=0).any()))
@@ -125,9 +122,9 @@ def relative_test(
 
 
 def relative_test_permutation(
-    unlearned: npt.ArrayLike,
-    retrained: npt.ArrayLike,
-    original: npt.ArrayLike,
+    unlearned: Float64,
+    retrained: Float64,
+    original: Float64,
     *,
     kernel: Kernel = "gaussian",
     bandwidth: float = 0.0,
@@ -139,9 +136,8 @@ def relative_test_permutation(
     The share of draws, the given labels counted as one, whose statistic is at least the given one. The statistic is
     divided by its own standard deviation, so that the level also holds, for many models, where the two references
     differ and are equally far. With fewer than 3 different original models the asymptotic p-value, and a note.
-    Raises InvalidMetricInput as `relative_test`.
     """
-    u, r, o = _samples(unlearned, retrained, original)
+    u, r, o = unlearned, retrained, np.repeat(original, 2, axis=0) if len(original) == 1 else original
     if min(len(u), len(r), len(o)) < FEWEST_MODELS or not np.ptp(o, axis=0).any():
         found = relative_test(u, r, o, kernel=kernel, bandwidth=bandwidth)
         note = "not permuted, which needs 3 different original models (setup reuse-n-n): the asymptotic p-value"
@@ -191,15 +187,6 @@ def _statistics(within: Float64, across: Float64, labels: Float64) -> Float64:
     return np.where(variance > ROUNDING, found, np.nan)
 
 
-def _samples(
-    unlearned: npt.ArrayLike, retrained: npt.ArrayLike, original: npt.ArrayLike
-) -> tuple[Float64, Float64, Float64]:
-    u, r = require_runs(unlearned, retrained)
-    o = model_rows(original, name="confidences", side=Side.ORIGINAL)
-    require_same_examples(unlearned=u, original=o)
-    return u, r, np.repeat(o, 2, axis=0) if len(o) == 1 else o
-
-
 def _row_means(within: Float64) -> Float64:
     return np.asarray((within.sum(axis=1) - np.diagonal(within)) / (len(within) - 1))
 
@@ -217,6 +204,7 @@ METRIC = Metric(
     id="relative_test",
     title="Relative test: retrained or original",
     function=relative_test,
+    fewest_models=2,
     needs={
         "unlearned": Need("forget_margins"),
         "retrained": Need("forget_margins", Side.RETRAINED),

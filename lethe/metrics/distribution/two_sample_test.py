@@ -3,14 +3,12 @@
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 from scipy.special import logsumexp
 
 from lethe.metrics.core.arrays import Bool, Float64
 from lethe.metrics.core.registry import Direction, Metric, Parameters, both_sides
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_order import require_runs
 from lethe.metrics.distribution.kernels import Kernel, distances
 from lethe.metrics.distribution.permuted_mmd import (
     geometric_bandwidths,
@@ -34,8 +32,8 @@ class AggregationParameters(Parameters):
 
 
 def mmd_aggregated(
-    unlearned: npt.ArrayLike,
-    retrained: npt.ArrayLike,
+    unlearned: Float64,
+    retrained: Float64,
     *,
     n_bandwidths: int = 5,
     n_permutations: int = 499,
@@ -46,10 +44,10 @@ def mmd_aggregated(
     unlearned, retrained: confidences, shapes (n_models, n_examples) each; the numbers of models may differ.
     The smallest p-value over Laplace and Gaussian kernels, itself judged by the permutations (minimum p), so that many
     bandwidths cost no level. table: whether MMDAgg rejects at 5 %, and the kernel that shows most.
-    Constant, equal runs have p-value 1. Raises InvalidMetricInput for different examples or one run on a side.
+    Constant, equal runs have p-value 1.
     Source: Schrab et al. 2023 (MMDAgg, arXiv:2110.15073); minimum p: Ribero et al. 2026 (arXiv:2601.19755).
     """
-    u, r = require_runs(unlearned, retrained)
+    u, r = unlearned, retrained
     labels = permuted_labels(np.concatenate((u, r)), len(u), n_permutations=n_permutations, seed=seed)
     bandwidths, statistics = aggregated_statistics(u, r, labels, n_bandwidths=n_bandwidths)
     n_levels = (n_permutations + 1) // 2
@@ -120,8 +118,8 @@ def minimum_p(statistics: Float64) -> float:
 
 
 def mmd_fuse(
-    unlearned: npt.ArrayLike,
-    retrained: npt.ArrayLike,
+    unlearned: Float64,
+    retrained: Float64,
     *,
     n_bandwidths: int = 5,
     n_permutations: int = 499,
@@ -132,7 +130,7 @@ def mmd_fuse(
     Arguments and errors as for `mmd_aggregated`. Runs that are all equal have p-value 1.
     Source: Biggs, Schrab and Gretton 2023 (arXiv:2306.08777).
     """
-    u, r = require_runs(unlearned, retrained)
+    u, r = unlearned, retrained
     labels = permuted_labels(np.concatenate((u, r)), len(u), n_permutations=n_permutations, seed=seed)
     fused = fused_statistics(np.concatenate((u, r)), labels, n_bandwidths=n_bandwidths)[1]
     reached = fused >= fused[0] - SAME * abs(fused[0])
@@ -164,6 +162,7 @@ METRIC = Metric(
     title="Kernel two-sample test, many bandwidths",
     function=mmd_aggregated,
     needs=both_sides("forget_margins"),
+    fewest_models=2,
     unit="p; small: another distribution",
     direction=Direction.HIGHER,
     defaults=AggregationParameters,

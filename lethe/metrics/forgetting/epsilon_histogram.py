@@ -3,11 +3,10 @@
 import math
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64, real_array
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters
 from lethe.metrics.core.result import MetricResult
@@ -22,17 +21,14 @@ class EpsilonHistogramParameters(Parameters):
     cap: float = Field(50.0, gt=0.0)
 
 
-def epsilon_histogram(
-    epsilon: npt.ArrayLike, n_models: int, *, bin_width: float = 0.5, cap: float = 50.0
-) -> MetricResult:
+def epsilon_histogram(epsilon: Float64, n_models: int, *, bin_width: float = 0.5, cap: float = 50.0) -> MetricResult:
     """Return the median epsilon in nats, with the histogram, percentiles and the share at the cap.
 
     epsilon: shape (n_examples,), >= 0. n_models: models on each side, > 2. The bins cover [0, ceil(log(N - 1))]; the
     last one also takes what lies above it and below the cap; examples at the cap are counted apart.
-    Raises InvalidMetricInput for a negative epsilon.
     Source: Triantafillou et al. 2024, appendix A.9, figure 13.
     """
-    values = checked_epsilon(epsilon)
+    values = epsilon
     top = float(largest_epsilon(int(n_models)))
     edges = np.arange(0.0, top + bin_width / 2.0, bin_width)
     below = values[values < cap]
@@ -46,17 +42,6 @@ def epsilon_histogram(
         table=table,
         arrays={"edges": edges, "counts": counts, "at_cap": np.asarray(values.size - below.size)},
     )
-
-
-def checked_epsilon(epsilon: npt.ArrayLike, *, axes: tuple[str, ...] = ("examples",)) -> Float64:
-    """Return epsilon values, finite and not negative; raises InvalidMetricInput naming the example."""
-    values = real_array(epsilon, axes=axes, name="epsilon")
-    if (values < 0.0).any():
-        where = np.argwhere(values < 0.0)[0]
-        raise InvalidMetricInput(
-            f"epsilon must be 0 or more, not {values[tuple(where)]} at example {where[-1]}", example=int(where[-1])
-        )
-    return values
 
 
 def largest_epsilon(n_models: int) -> int:

@@ -6,10 +6,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64, model_rows, require_same_examples, require_same_models
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.forgetting.final_score import SCORED, ScoreParameters, scorer_refusals
@@ -37,22 +36,16 @@ def equivalent_shift(scored: "Score", *, seed: int = 0) -> MetricResult:
     return _read(scored, curve)
 
 
-def equivalent_shift_oracle(
-    scored: "Score", oracle: npt.ArrayLike, retrained: npt.ArrayLike, *, seed: int = 0
-) -> MetricResult:
+def equivalent_shift_oracle(scored: "Score", oracle: Float64, retrained: Float64, *, seed: int = 0) -> MetricResult:
     """Return the same with the split's own models: the oracle's confidences, shifted, against the retrained ones.
 
     oracle, retrained: confidences, shapes (n_models, n_examples), equal. The shift of an example is in its standard
-    deviations over the retrained models. The oracle itself has 0. Raises InvalidMetricInput for unequal shapes.
+    deviations over the retrained models. The oracle itself has 0.
     """
-    o = model_rows(oracle, name="confidences", side=Side.ORACLE)
-    r = model_rows(retrained, name="confidences", side=Side.RETRAINED)
-    require_same_models(oracle=o, retrained=r)
-    require_same_examples(oracle=o, retrained=r)
-    deviation = r.std(axis=0)
+    deviation = retrained.std(axis=0)
     settings = scored.attacks, scored.delta, scored.cap
     with scorer_refusals():
-        curve = _curve(lambda shift: (o + shift * deviation, r), settings, seed)
+        curve = _curve(lambda shift: (oracle + shift * deviation, retrained), settings, seed)
     return _read(scored, curve)
 
 

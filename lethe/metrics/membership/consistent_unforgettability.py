@@ -6,7 +6,7 @@ from pydantic import Field
 from scipy.stats import binom
 
 from lethe.metrics.attacks.scalar_attack import fit_lbfgs
-from lethe.metrics.core.arrays import Bool, Int64, model_rows, require_same_examples, require_same_models
+from lethe.metrics.core.arrays import Bool, Float64, Int64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.processors import one_blas_thread
 from lethe.metrics.core.registry import Direction, Feature, Metric, Parameters, both_sides
@@ -20,17 +20,15 @@ class FoldParameters(Parameters):
     seed: int = Field(0, ge=0)
 
 
-def consistent_unforgettability(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
+def consistent_unforgettability(unlearned: Bool, retrained: Bool) -> MetricResult:
     """Return the share of forget examples that the attack calls members in every model, in [0, 1].
 
     unlearned, retrained: whether an example was called a member, bool, shape (n_models, n_examples), from `hits`.
     per_example: in how many unlearned models. table: the same share of the retrained models; for both, the share hit in
     at least half of the models; and what independent hits at the retrained models' mean rate would give.
-    Raises InvalidMetricInput for unequal numbers of examples.
     Source: Cadet et al. 2024 (arXiv:2410.01276), section 5.7 and figure 2, with 10 models.
     """
-    u, r = model_rows(unlearned, name="hits", side="unlearned"), model_rows(retrained, name="hits", side="retrained")
-    require_same_examples(unlearned=u, retrained=r)
+    u, r = np.asarray(unlearned, np.float64), np.asarray(retrained, np.float64)
     n_models, rate = len(u), float(r.mean())
     table = {
         "half": float((u.mean(axis=0) >= 0.5).mean()),
@@ -50,16 +48,14 @@ def chance_bound(expected: float, n_examples: int) -> float:
     return float(binom.ppf(0.975, n_examples, expected)) / n_examples
 
 
-def hits(forget: npt.ArrayLike, test: npt.ArrayLike, *, n_folds: int = 10, seed: int = 0) -> Bool:
+def hits(forget: Float64, test: Float64, *, n_folds: int = 10, seed: int = 0) -> Bool:
     """Return whether each forget example is called a member by an attack that was not trained on it.
 
     forget, test: losses, shape (n_models, n_forget) and (n_models, n_test). Equally many of both are used, in
     ascending order of loss, so that the order of examples does not matter; n_test may not be below n_forget.
     Returns bool, shape (n_models, n_forget). Source: Cadet et al. 2024, section 5.7: each fold is predicted once.
     """
-    f, t = model_rows(forget, name="losses", side="forget"), model_rows(test, name="losses", side="test")
-    require_same_models(forget=f, test=t)
-    n_forget, n_test = f.shape[1], t.shape[1]
+    n_forget, n_test = forget.shape[1], test.shape[1]
     if n_test < n_forget or not 2 <= n_folds <= n_forget:
         raise InvalidMetricInput(
             f"as many test as forget examples and 2 to {n_forget} folds are needed: {n_test} test examples, "
@@ -69,7 +65,9 @@ def hits(forget: npt.ArrayLike, test: npt.ArrayLike, *, n_folds: int = 10, seed:
     chosen = np.sort(generator.permutation(n_test)[:n_forget])
     folds = np.concatenate([generator.permutation(n_forget) % n_folds for _ in range(2)])
     with one_blas_thread():
-        return np.array([_hits_of_model(x, np.sort(y)[chosen], folds, n_folds) for x, y in zip(f, t, strict=True)])
+        return np.array(
+            [_hits_of_model(x, np.sort(y)[chosen], folds, n_folds) for x, y in zip(forget, test, strict=True)]
+        )
 
 
 def _hits_of_model(forget: npt.NDArray[np.float64], test: npt.NDArray[np.float64], folds: Int64, n_folds: int) -> Bool:

@@ -9,40 +9,35 @@ import numpy.typing as npt
 
 from lethe.metrics.attacks.member_share import ShadowParameters, logistic_member_share, shadow_part, svc_member_share
 from lethe.metrics.attacks.prediction_features import entropy
-from lethe.metrics.core.arrays import Float64, probability_rows, require_same_models
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.processors import in_threads
 from lethe.metrics.core.registry import Direction, Feature, Metric, Resampling, both_sides
-from lethe.metrics.core.run_means import mean_of
+from lethe.metrics.core.run_means import mean_of_runs
 
 Classifier = Callable[[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]], float]
 
 
 def _shares(
     classifier: Classifier,
-    forget: npt.ArrayLike,
-    test: npt.ArrayLike,
-    retain: npt.ArrayLike,
+    forget: Float64,
+    test: Float64,
+    retain: Float64,
     *,
     n_models: int,
     shadow_rows: int,
     seed: int,
 ) -> Float64:
-    f, t, r = (
-        probability_rows(rows, name=f"{part} probabilities", side="a side's")
-        for part, rows in (("forget", forget), ("test", test), ("retain", retain))
-    )
-    require_same_models(forget=f, test=t, retain=r)
     half = max(1, shadow_rows // 2)
 
     def share(model: int) -> float:
-        members, others = (shadow_part(entropy(rows[model]), half, seed=seed) for rows in (r, t))
-        return classifier(members, others, entropy(f[model]))
+        members, others = (shadow_part(entropy(rows[model]), half, seed=seed) for rows in (retain, test))
+        return classifier(members, others, entropy(forget[model]))
 
-    return np.array(in_threads(share, range(min(n_models, len(f)))))
+    return np.array(in_threads(share, range(min(n_models, len(forget)))))
 
 
 def svc_shares(
-    forget: npt.ArrayLike, test: npt.ArrayLike, retain: npt.ArrayLike, *, n_models: int, shadow_rows: int, seed: int
+    forget: Float64, test: Float64, retain: Float64, *, n_models: int, shadow_rows: int, seed: int
 ) -> Float64:
     """Return the share of forget examples called members, by model, shape (at most n_models,), in [0, 1].
 
@@ -52,7 +47,7 @@ def svc_shares(
 
 
 def logistic_shares(
-    forget: npt.ArrayLike, test: npt.ArrayLike, retain: npt.ArrayLike, *, n_models: int, shadow_rows: int, seed: int
+    forget: Float64, test: Float64, retain: Float64, *, n_models: int, shadow_rows: int, seed: int
 ) -> Float64:
     """Return the same shares by logistic regression."""
     return _shares(logistic_member_share, forget, test, retain, n_models=n_models, shadow_rows=shadow_rows, seed=seed)
@@ -67,7 +62,7 @@ LOGISTIC_SHARE = Feature("logistic_entropy_share", logistic_shares, _ARRAYS, par
 MIA_SVC_ENTROPY = Metric(
     id="mia_svc_entropy",
     title="Entropy attack, support vectors",
-    function=mean_of("shares of members"),
+    function=mean_of_runs,
     needs=both_sides(SVC_SHARE, retrained_optional=True),
     unit="share of the forget set",
     direction=Direction.TOWARDS_RETRAINED,
@@ -83,7 +78,7 @@ SSD_LR = replace(
     MIA_SVC_ENTROPY,
     id="ssd_lr",
     title="Entropy attack, logistic regression",
-    function=mean_of("shares of members"),
+    function=mean_of_runs,
     needs=both_sides(LOGISTIC_SHARE, retrained_optional=True),
     source="Foster et al. 2024 (2308.07707), program, metrics.py",
     formula="mean_x [LR(H(p(x))) = member], balanced class weights, trained on retain (1) and test (0) examples",

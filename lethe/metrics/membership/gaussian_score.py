@@ -4,8 +4,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64, model_rows, real_array
+from lethe.metrics.core.arrays import Float64, real_array
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.core.result import MetricResult
@@ -37,7 +36,7 @@ def noise_alignment(noise: npt.ArrayLike, gradients: npt.ArrayLike, *, deviation
         return np.where(length > 0.0, (added * slopes).sum(axis=1) / (deviation * length), np.nan)
 
 
-def gaussian_score(unlearned: npt.ArrayLike) -> MetricResult:
+def gaussian_score(unlearned: Float64) -> MetricResult:
     """Return the mean over runs of the mean alignment times the root of the number of examples; near 0 when forgotten.
 
     unlearned: `noise_alignment` of every run, shape (n_models, n_examples); N(0, 1) each when the noise is forgotten,
@@ -45,13 +44,12 @@ def gaussian_score(unlearned: npt.ArrayLike) -> MetricResult:
     table: the share of examples below the lower and above the upper 1 % point of N(0, 1), and the mean.
     Source: Pawelczyk et al. 2024 (arXiv:2406.17216), algorithms 1 and 2; the test on the scores is Lethe's.
     """
-    scores = model_rows(unlearned, name="alignments", side=Side.UNLEARNED)
     point = float(ndtri(1.0 - RATE))
-    z = scores.mean(axis=1) * np.sqrt(scores.shape[1])
+    z = unlearned.mean(axis=1) * np.sqrt(unlearned.shape[1])
     table = {
-        "lower_share": float((scores < -point).mean()),
-        "upper_share": float((scores > point).mean()),
-        "mean": float(scores.mean()),
+        "lower_share": float((unlearned < -point).mean()),
+        "upper_share": float((unlearned > point).mean()),
+        "mean": float(unlearned.mean()),
     }
     return MetricResult(float(z.mean()), per_run=z, table=table)
 

@@ -3,12 +3,11 @@
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 from scipy.special import ndtr
 
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64, require_same_examples, shares
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Resampling
 from lethe.metrics.core.result import MetricResult
@@ -27,9 +26,9 @@ class IamParameters(Parameters):
 
 
 def iam(
-    unlearned: npt.ArrayLike,
-    retrained: npt.ArrayLike,
-    original: npt.ArrayLike,
+    unlearned: Float64,
+    retrained: Float64,
+    original: Float64,
     *,
     family: Family = "gumbel",
     steps: int = 100,
@@ -42,12 +41,10 @@ def iam(
     per_run, per_example: means. Retrained models score about 0.65 to 0.7, not 1, and original ones about 0.3: compare
     with both. With one deviation for all examples, a score depends on the examples that are scored with it.
     NaN where neither retrained nor original models vary.
-    Raises InvalidMetricInput for values outside [0, 1], different examples or numbers of originals.
+    Raises InvalidMetricInput for another number of originals.
     Source: arXiv:2506.06112; unlearning_lib/metrics/iam_score.py.
     """
-    sides = {Side.UNLEARNED: unlearned, Side.RETRAINED: retrained, Side.ORIGINAL: original}
-    u, r, o = (_signals(values, side) for side, values in sides.items())
-    require_same_examples(unlearned=u, retrained=r, original=o)
+    u, r, o = map(signal, (unlearned, retrained, original))
     starts = _starts(o, len(u))
     found = np.stack(
         [
@@ -98,10 +95,6 @@ def _cumulative(run: Float64, means: Float64, deviations: Float64, family: Famil
         return np.asarray(ndtr((run - means) / (deviations + 1e-30)))
     scale = np.sqrt(6.0) * deviations / np.pi
     return np.asarray(np.exp(-np.exp(-(run - (means - EULER * scale)) / scale)))
-
-
-def _signals(values: npt.ArrayLike, side: Side) -> Float64:
-    return signal(shares(values, axes=("models", "examples"), name="probabilities", side=side))
 
 
 def _starts(original: Float64, n_runs: int) -> Float64:

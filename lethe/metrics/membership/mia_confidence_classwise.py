@@ -2,7 +2,7 @@
 
 from lethe.metrics.attacks.classwise_attack import ClasswiseParameters, classwise_accuracies
 from lethe.metrics.core.registry import Direction, Feature, Metric, Resampling, both_sides
-from lethe.metrics.core.run_means import mean_of
+from lethe.metrics.core.run_means import mean_of_runs
 
 CLASSWISE_ATTACK = Feature(
     "classwise_accuracy",
@@ -15,7 +15,7 @@ CLASSWISE_ATTACK = Feature(
 METRIC = Metric(
     id="mia_confidence_classwise",
     title="Class-wise membership attack",
-    function=mean_of("attack accuracies"),
+    function=mean_of_runs,
     needs=both_sides(CLASSWISE_ATTACK, retrained_optional=True),
     unit="accuracy",
     direction=Direction.TOWARDS_RETRAINED,

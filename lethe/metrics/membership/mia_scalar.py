@@ -2,18 +2,14 @@
 
 from dataclasses import replace
 
-import numpy.typing as npt
-
 from lethe.metrics.attacks.membership_features import CONFIDENCE_ATTACK, ENTROPY_ATTACK, LOSS_ATTACK, ShuffleSplits
-from lethe.metrics.core.arrays import shares
 from lethe.metrics.core.registry import Direction, Metric, Resampling, both_sides
-from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_means import mean_of
+from lethe.metrics.core.run_means import gap_of_runs, mean_of_runs
 
 MIA_LOSS = Metric(
     id="mia_loss",
     title="Loss attack",
-    function=mean_of("attack accuracies"),
+    function=mean_of_runs,
     needs=both_sides(LOSS_ATTACK, retrained_optional=True),
     unit="accuracy",
     direction=Direction.TOWARDS_RETRAINED,
@@ -51,27 +47,11 @@ MIA_ENTROPY = replace(
 )
 
 
-def mia_gap(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
-    """Return |mean attack accuracy on unlearned - mean on retrained models|; 0 is ideal.
-
-    unlearned, retrained: held-out accuracies, one per model, shape (n_models,) each; the numbers may differ.
-    Raises InvalidMetricInput for values outside [0, 1].
-    Source: Triantafillou et al. 2024, appendix A.11.
-    """
-    u = shares(unlearned, axes=("models",), name="attack accuracies", side="unlearned")
-    r = shares(retrained, axes=("models",), name="attack accuracies", side="retrained")
-    difference = float(u.mean() - r.mean())
-    return MetricResult(
-        abs(difference),
-        table={"difference": difference, "unlearned": float(u.mean()), "retrained": float(r.mean())},
-    )
-
-
 MIA_GAP = replace(
     MIA_LOSS,
     id="mia_gap",
     title="MIA gap",
-    function=mia_gap,
+    function=gap_of_runs,
     direction=Direction.LOWER,
     ideal=0.0,
     resampling=Resampling.MODELS,

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import numpy.typing as npt
-
 from lethe.metrics.attacks.membership_features import (
     FORGET_RETAIN_ATTACK,
     FORGET_TEST_ATTACK,
@@ -11,29 +9,13 @@ from lethe.metrics.attacks.membership_features import (
     TRAIN_TEST_ATTACK,
     SoftmaxSplits,
 )
-from lethe.metrics.core.arrays import per_model
 from lethe.metrics.core.registry import Direction, Metric, Resampling, both_sides
-from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_means import WITHOUT_RETRAINED
-
-
-def mean_attack_percent(unlearned: npt.ArrayLike, retrained: npt.ArrayLike | None = None) -> MetricResult:
-    """Return the mean accuracy of a softmax attack in percent; the retrained models' is the aim.
-
-    unlearned, retrained: held-out accuracies in percent, one per model, shape (n_models,) each; retrained may be None.
-    Source: the MIAU paper, section 5.
-    """
-    u = per_model(unlearned, name="attack accuracies", side="unlearned")
-    if retrained is None:
-        return MetricResult(float(u.mean()), per_run=u, notes=(WITHOUT_RETRAINED,))
-    r = per_model(retrained, name="attack accuracies", side="retrained")
-    return MetricResult(float(u.mean()), per_run=u, table={"retrained": float(r.mean())})
-
+from lethe.metrics.core.run_means import mean_of_runs
 
 MIA_FORGET_RETAIN = Metric(
     id="mia_forget_retain",
     title="Softmax attack, forget against retain",
-    function=mean_attack_percent,
+    function=mean_of_runs,
     needs=both_sides(FORGET_RETAIN_ATTACK, retrained_optional=True),
     unit="%",
     direction=Direction.TOWARDS_RETRAINED,

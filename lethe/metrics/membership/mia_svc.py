@@ -2,12 +2,12 @@
 
 from lethe.metrics.attacks.svc_efficacy import EFFICACY, EfficacyParameters
 from lethe.metrics.core.registry import Direction, Metric, Resampling, both_sides
-from lethe.metrics.core.run_means import mean_of
+from lethe.metrics.core.run_means import mean_of_runs
 
 METRIC = Metric(
     id="mia_svc",
     title="MIA efficacy, support vectors",
-    function=mean_of("efficacies"),
+    function=mean_of_runs,
     needs=both_sides(EFFICACY, retrained_optional=True),
     unit="share of the forget set",
     direction=Direction.TOWARDS_RETRAINED,

@@ -14,7 +14,7 @@ from lethe.metrics.attacks.membership_features import (
     SoftmaxSplits,
 )
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64, real_array, require_same_models
+from lethe.metrics.core.arrays import Float64, real_array
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.core.result import MetricResult
@@ -42,17 +42,6 @@ def unlearning_score(closure: npt.ArrayLike, *, alpha: float = ALPHA) -> Float64
     """
     with np.errstate(over="ignore"):
         return np.asarray(100.0 / (1.0 + np.exp(-alpha * (np.asarray(closure, np.float64) - 0.5))))
-
-
-def checked_tasks(values: npt.ArrayLike, *, side: Side) -> Float64:
-    """Return attack accuracies of shape (n_models, 3), one column per task of `TASKS`, finite."""
-    array = real_array(values, axes=("models", "tasks"), name="attack accuracies", side=side)
-    if array.shape[1] != len(TASKS):
-        raise InvalidMetricInput(
-            f"{side} attack accuracies must have {len(TASKS)} columns, {', '.join(TASKS)}, not {array.shape[1]}",
-            side=side,
-        )
-    return array
 
 
 def checked_weights(weights: Sequence[float]) -> Float64:
@@ -88,10 +77,10 @@ def miau(
     unlearned, retrained, original: accuracies of the three attacks in percent, shape (n_models, 3), columns
     forget-retain, forget-test, test-retain; paired by run.
     table: per task the mean gap closure f and |B - R| / standard error. A task with B = R in a run scores f = 0.
-    Raises InvalidMetricInput for unequal numbers of models, another number of tasks, or weights that do not sum to 1.
+    Raises InvalidMetricInput for weights that do not sum to 1.
     Source: the MIAU paper, equations 1 to 3.
     """
-    m, r, b = checked_miau_inputs(unlearned, retrained, original)
+    m, r, b = unlearned, retrained, original
     closure = gap_closure(m, r, b)
     per_run = unlearning_score(closure, alpha=alpha) @ checked_weights(weights)
     table, notes = task_report(closure, b - r)
@@ -99,17 +88,6 @@ def miau(
     if equal:
         notes = (*notes, f"in {equal} of {len(m)} runs a task has B = R and counts as f = 0; see miau_nan")
     return MetricResult(float(per_run.mean()), per_run=per_run, table=table, notes=notes)
-
-
-def checked_miau_inputs(
-    unlearned: npt.ArrayLike, retrained: npt.ArrayLike, original: npt.ArrayLike
-) -> tuple[Float64, Float64, Float64]:
-    """Return the three sides checked, with the same number of models."""
-    m = checked_tasks(unlearned, side=Side.UNLEARNED)
-    r = checked_tasks(retrained, side=Side.RETRAINED)
-    b = checked_tasks(original, side=Side.ORIGINAL)
-    require_same_models(unlearned=m, retrained=r, original=b)
-    return m, r, b
 
 
 def task_report(closure: Float64, gap: Float64) -> tuple[dict[str, float], tuple[str, ...]]:
@@ -182,7 +160,7 @@ def miau_nan(
     Arguments, unit and errors as for `miau`. A run without any usable task is NaN and left out of the mean.
     Source: a variant of the MIAU paper's equation 3.
     """
-    m, r, b = checked_miau_inputs(unlearned, retrained, original)
+    m, r, b = unlearned, retrained, original
     closure = gap_closure(m, r, b)
     used = np.where(b != r, checked_weights(weights), 0.0)
     total = used.sum(axis=1)

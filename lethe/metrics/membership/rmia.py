@@ -1,12 +1,11 @@
 """RMIA: a run's probability of an example against retrained models, judged against a population of test examples."""
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from lethe.metrics.attacks.roc import roc_curve
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64, require_same_examples, require_same_models, shares
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters
 from lethe.metrics.core.result import MetricResult
@@ -20,10 +19,10 @@ class RmiaParameters(Parameters):
 
 
 def rmia(
-    unlearned: npt.ArrayLike,
-    retrained: npt.ArrayLike,
-    unlearned_population: npt.ArrayLike,
-    retrained_population: npt.ArrayLike,
+    unlearned: Float64,
+    retrained: Float64,
+    unlearned_population: Float64,
+    retrained_population: Float64,
     *,
     offline_a: float = 0.3,
     gamma: float = 1.0,
@@ -34,16 +33,10 @@ def rmia(
     unlearned_population, retrained_population: the same on test examples, shapes (n_models, n_population).
     All retrained models are OUT; each retrained model is scored against the others. per_example: the area of every
     example. table: the mean score of both sides.
-    Raises InvalidMetricInput for values outside [0, 1], unequal examples, or one retrained model.
+    Raises InvalidMetricInput for one retrained model.
     Source: Zarifzadeh et al. 2024 (arXiv:2312.03262); ml_privacy_meter, modules/mia/attacks/rmia.py.
     """
-    u, r = _probabilities(unlearned, "unlearned"), _probabilities(retrained, "retrained")
-    u_pop = _probabilities(unlearned_population, "unlearned population")
-    r_pop = _probabilities(retrained_population, "retrained population")
-    require_same_examples(unlearned=u, retrained=r)
-    require_same_examples(unlearned=u_pop, retrained=r_pop)
-    require_same_models(forget=u, population=u_pop)
-    require_same_models(forget=r, population=r_pop)
+    u, r, u_pop, r_pop = unlearned, retrained, unlearned_population, retrained_population
     if len(r) < 2:
         raise InvalidMetricInput(
             "retrained models are scored against one another: give at least 2", side=Side.RETRAINED
@@ -102,10 +95,6 @@ def _scores(
 def _ratio(probability: Float64, out: Float64, offline_a: float) -> Float64:
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(probability / ((1.0 + offline_a) / 2.0 * out + (1.0 - offline_a) / 2.0))
-
-
-def _probabilities(values: npt.ArrayLike, side: str) -> Float64:
-    return shares(values, axes=("models", "examples"), name="probabilities", side=side)
 
 
 METRIC = Metric(

@@ -1,7 +1,6 @@
 """RULI on the runs of one split: the likelihood of an unlearned run among unlearned against among retrained models."""
 
 import numpy as np
-import numpy.typing as npt
 
 from lethe.metrics.attacks.likelihood_attack import held_out_ratios
 from lethe.metrics.attacks.roc import roc_curve
@@ -9,12 +8,11 @@ from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.processors import in_threads
 from lethe.metrics.core.registry import Direction, Metric, both_sides
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_order import require_runs
 
 LOW_RATE, LEAST_NEGATIVES = 0.01, 51  # fewer negatives hold no point at the rate
 
 
-def ruli(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
+def ruli(unlearned: Float64, retrained: Float64) -> MetricResult:
     """Return the area under the ROC curve of p_unlearned / (p_unlearned + p_retrained), mean over examples.
 
     unlearned, retrained: confidences, shapes (n_models, n_examples); the numbers of models may differ. Densities are
@@ -22,10 +20,9 @@ def ruli(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
     per_example: the area of every example. table: the most vulnerable example's, and the true positive rate at 1 %
     over all examples, None below 51 retrained models, where the published reading is always 0.
     The logarithm of the ratio is used, which ranks alike and is defined far from all models.
-    Raises InvalidMetricInput for different examples or one run on a side.
     Source: Naderloui et al. 2025 (RULI, arXiv:2506.13009).
     """
-    u, r = require_runs(unlearned, retrained)
+    u, r = unlearned, retrained
     ratios = in_threads(lambda example: log_ratios(u[:, example], r[:, example]), range(u.shape[1]))
     runs = np.repeat([True, False], (len(u), len(r)))
     areas = np.array([roc_curve(np.concatenate(pair), runs).area for pair in ratios])
@@ -53,6 +50,7 @@ METRIC = Metric(
     title="RULI on one split",
     function=ruli,
     needs=both_sides("forget_margins"),
+    fewest_models=2,
     unit="area under the ROC curve",
     direction=Direction.LOWER,
     per_example=True,

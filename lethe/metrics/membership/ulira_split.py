@@ -1,7 +1,6 @@
 """U-LiRA on one split: the models that unlearned against those that never saw the forget set."""
 
 import numpy as np
-import numpy.typing as npt
 
 from lethe.metrics.attacks.likelihood_attack import (
     Density,
@@ -10,14 +9,13 @@ from lethe.metrics.attacks.likelihood_attack import (
     balanced_accuracy,
     held_out_ratios,
 )
-from lethe.metrics.core.arrays import model_rows, require_same_examples, require_same_models
-from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.processors import in_threads
 from lethe.metrics.core.registry import Direction, Metric, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
 
 
-def ulira_split(unlearned: npt.ArrayLike, retrained: npt.ArrayLike, *, density: Density = "normal") -> MetricResult:
+def ulira_split(unlearned: Float64, retrained: Float64, *, density: Density = "normal") -> MetricResult:
     """Return the attack's mean accuracy over forget examples, in [0, 1]; 0.5 is ideal.
 
     unlearned, retrained: logit-scaled confidences, shape (n_models, n_examples) each, at least 3 models, paired.
@@ -25,17 +23,11 @@ def ulira_split(unlearned: npt.ArrayLike, retrained: npt.ArrayLike, *, density: 
     give 0.5. The kernel density takes time in the square of n_models.
     per_example: accuracy of each. table: area under the ROC curve over all examples and models, and its true positive
     rates at low false positive rates.
-    Raises InvalidMetricInput for unequal shapes or fewer than 3 models.
     Source: Hayes et al. 2024 (arXiv:2403.01218); Cadet et al. 2024 (arXiv:2410.01276), section 5.5.2.
     """
-    u = model_rows(unlearned, name="confidences", side="unlearned")
-    r = model_rows(retrained, name="confidences", side="retrained")
-    require_same_examples(unlearned=u, retrained=r)
-    n_models = require_same_models(unlearned=u, retrained=r)
-    if n_models < 3:
-        raise InvalidMetricInput(f"U-LiRA needs at least 3 models on each side, not {n_models}")
+    n_models = len(unlearned)
     pair = np.arange(n_models)
-    columns = zip(np.ascontiguousarray(u.T), np.ascontiguousarray(r.T), strict=True)
+    columns = zip(np.ascontiguousarray(unlearned.T), np.ascontiguousarray(retrained.T), strict=True)
     ratios = in_threads(lambda both: held_out_ratios(*both, (pair, pair), density=density), columns)
     accuracies = np.array([balanced_accuracy(x, y) for x, y in ratios])
     forgotten = np.tile(np.repeat([True, False], n_models), len(ratios))
@@ -52,6 +44,7 @@ METRIC = Metric(
     ideal=0.5,
     defaults=DensityParameters,
     paired=True,
+    fewest_models=3,
     per_example=True,
     resampling=Resampling.MODELS,
     n_resamples=20,

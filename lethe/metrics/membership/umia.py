@@ -7,10 +7,10 @@ import numpy.typing as npt
 from pydantic import Field
 
 from lethe.metrics.attacks.scalar_attack import split_accuracies, stratified_splits
-from lethe.metrics.core.arrays import Float64, model_rows, require_same_models, shares
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.registry import Direction, Feature, Metric, Need, Parameters, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_means import mean_share
+from lethe.metrics.core.run_means import mean_of_runs
 
 SPLIT_SEED = 123
 TEST_SHARE = 0.1
@@ -23,29 +23,14 @@ class AttackParameters(Parameters):
     seed: int = Field(0, ge=0)
 
 
-def umia(unlearned: npt.ArrayLike, retrained: npt.ArrayLike | None = None) -> MetricResult:
-    """Return the mean accuracy of the attack over models, in [0, 1]; 0.5 is chance.
-
-    unlearned, retrained: the attack's accuracy on every model, shape (n_models,) each, from
-    `forget_test_attack`.
-    per_run: of the unlearned. table: the mean of the retrained.
-    Compare with the retrained models: below 0.5 is no better than above.
-    Raises InvalidMetricInput for values outside [0, 1].
-    Source: Cadet et al. 2024 (arXiv:2410.01276), section 5.3: U-MIA against the test set (T-MIA).
-    """
-    return mean_share(unlearned, retrained, name="attack accuracies")
-
-
-def forget_test_attack(forget: npt.ArrayLike, test: npt.ArrayLike, *, n_splits: int, seed: int) -> Float64:
+def forget_test_attack(forget: Float64, test: Float64, *, n_splits: int, seed: int) -> Float64:
     """Return the attack's mean held-out accuracy on every model, shape (n_models,), in [0, 1]; 0.5 is chance.
 
     forget, test: losses, shape (n_models, n_forget) and (n_models, n_test), at least 6 examples each.
     Of the larger set a random part is used. Examples are taken in ascending order of their value, so that their
     order does not matter, and `seed` draws the same ranks for every model.
     """
-    a, b = model_rows(forget, name="losses", side="forget"), model_rows(test, name="losses", side="test")
-    require_same_models(forget=a, test=b)
-    pairs = [shuffled(x, y, seed=seed) for x, y in zip(np.sort(a), np.sort(b), strict=True)]
+    pairs = [shuffled(x, y, seed=seed) for x, y in zip(np.sort(forget), np.sort(test), strict=True)]
     first, second = (np.stack(part) for part in zip(*pairs, strict=True))
     return np.array([accuracies.mean() for accuracies in held_out_accuracies(first, second, n_splits=n_splits)])
 
@@ -80,7 +65,7 @@ FORGET_TEST_ATTACK = Feature(
 UMIA = Metric(
     id="umia",
     title="Membership attack on losses (U-MIA)",
-    function=umia,
+    function=mean_of_runs,
     needs=both_sides(FORGET_TEST_ATTACK, retrained_optional=True),
     unit="accuracy",
     direction=Direction.TOWARDS_RETRAINED,
@@ -94,16 +79,15 @@ UMIA = Metric(
 )
 
 
-def indiscernibility(unlearned: npt.ArrayLike) -> MetricResult:
+def indiscernibility(unlearned: Float64) -> MetricResult:
     """Return the mean of 1 - |accuracy - 0.5| / 0.5 over models, in [0, 1]; 1 where the attack is at chance.
 
     unlearned: the attack's accuracy on every model, shape (n_models,). per_run: the value of every model.
     An attack that is always wrong scores 0, as one that is always right. A value above that of the retrained models
     is not better: they have the value of exact unlearning.
-    Raises InvalidMetricInput for values outside [0, 1].
     Source: Cadet et al. 2024 (arXiv:2410.01276), section 5.3.
     """
-    values = distance_from_certainty(shares(unlearned, axes=("models",), name="attack accuracies", side="unlearned"))
+    values = distance_from_certainty(unlearned)
     return MetricResult(float(values.mean()), per_run=values)
 
 

@@ -3,15 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import (
     Float64,
-    probability_rows,
-    require_same_classes,
-    require_same_examples,
-    require_same_models,
 )
 from lethe.metrics.core.jensen_shannon import jensen_shannon
 from lethe.metrics.core.processors import in_threads
@@ -19,26 +13,14 @@ from lethe.metrics.core.registry import Direction, Metric, Resampling, both_side
 from lethe.metrics.core.result import MetricResult
 
 
-def activation_l2(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
+def activation_l2(unlearned: Float64, retrained: Float64) -> MetricResult:
     """Return the mean over runs and examples of the Euclidean distance of the predictions, in [0, sqrt(2)]; 0 is ideal.
 
     unlearned, retrained: probabilities, shapes (n_models, n_examples, n_classes) each, run i paired with model i.
-    Raises InvalidMetricInput for rows that are no probabilities, or other models, examples or classes.
     Source: Chundawat et al. 2023, activation distance.
     """
-    p, q = paired_probabilities(unlearned, retrained)
-    distance = np.stack([np.sqrt(((a - b) ** 2).sum(axis=1)) for a, b in zip(p, q, strict=True)])
+    distance = np.stack([np.sqrt(((a - b) ** 2).sum(axis=1)) for a, b in zip(unlearned, retrained, strict=True)])
     return mean_over_examples(distance)
-
-
-def paired_probabilities(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> tuple[Float64, Float64]:
-    """Return both sides checked, of the same models, examples and classes."""
-    p = probability_rows(unlearned, name="probabilities", side=Side.UNLEARNED)
-    q = probability_rows(retrained, name="probabilities", side=Side.RETRAINED)
-    require_same_models(unlearned=p, retrained=q)
-    require_same_examples(unlearned=p, retrained=q)
-    require_same_classes(unlearned=p, retrained=q)
-    return p, q
 
 
 def mean_over_examples(values: Float64) -> MetricResult:
@@ -64,16 +46,14 @@ ACTIVATION_L2 = Metric(
 )
 
 
-def activation_l1(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
+def activation_l1(unlearned: Float64, retrained: Float64) -> MetricResult:
     """Return the mean L1 distance between the probabilities of paired models, in [0, 2]; 0 is ideal.
 
     unlearned, retrained: shape (n_models, n_examples, n_classes) each, rows that sum to one.
     per_run: mean over examples. per_example: mean over pairs.
-    Raises InvalidMetricInput for unequal shapes or rows that are no probabilities.
     Source: Goel et al. 2022 (arXiv:2201.06640), table 1; their program, `activations_distance`.
     """
-    p, q = paired_probabilities(unlearned, retrained)
-    return mean_over_examples(np.abs(p - q).sum(axis=2))
+    return mean_over_examples(np.abs(unlearned - retrained).sum(axis=2))
 
 
 ACTIVATION_L1 = replace(
@@ -88,15 +68,13 @@ ACTIVATION_L1 = replace(
 )
 
 
-def js_to_retrained(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
+def js_to_retrained(unlearned: Float64, retrained: Float64) -> MetricResult:
     """Return the mean over runs and examples of the Jensen-Shannon divergence in base 2, in [0, 1]; 0 is ideal.
 
     unlearned, retrained: probabilities, shapes (n_models, n_examples, n_classes) each, run i paired with model i.
-    Raises InvalidMetricInput for rows that are no probabilities, or other models, examples or classes.
     Source: Lin 1991 for the divergence; Chundawat et al. 2023 for comparing predictions by it.
     """
-    p, q = paired_probabilities(unlearned, retrained)
-    pairs = zip(*(map(np.ascontiguousarray, side) for side in (p, q)), strict=True)
+    pairs = zip(*(map(np.ascontiguousarray, side) for side in (unlearned, retrained)), strict=True)
     return mean_over_examples(np.stack(in_threads(lambda pair: jensen_shannon(*pair), pairs)))
 
 

@@ -3,11 +3,10 @@
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from lethe.metrics.attacks.membership_features import entropies
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64, Int64, real_array
+from lethe.metrics.core.arrays import Float64, Int64
 from lethe.metrics.core.registry import Direction, Feature, Metric, Need, Parameters, Resampling
 from lethe.metrics.core.result import MetricResult
 
@@ -20,11 +19,10 @@ class EntropyHistogramParameters(Parameters):
     bins: Literal[20, 40, 50, 80, 100] = 40
 
 
-def entropy_counts(probabilities: npt.ArrayLike) -> Int64:
+def entropy_counts(probabilities: Float64) -> Int64:
     """Return how many predictions of every model have an entropy in each of 4000 equal steps up to log(n_classes).
 
     probabilities: shape (n_models, n_examples, n_classes). Returns shape (n_models, 4000).
-    Raises InvalidMetricInput for rows that are no probabilities.
     """
     rows = entropies(probabilities)
     largest = np.log(np.shape(probabilities)[2])
@@ -32,9 +30,7 @@ def entropy_counts(probabilities: npt.ArrayLike) -> Int64:
     return np.stack([np.bincount(model, minlength=RESOLUTION) for model in steps])
 
 
-def entropy_histogram(
-    unlearned: npt.ArrayLike, retrained: npt.ArrayLike, n_classes: int, *, bins: int = 40
-) -> MetricResult:
+def entropy_histogram(unlearned: Int64, retrained: Int64, n_classes: int, *, bins: int = 40) -> MetricResult:
     """Return the Kolmogorov-Smirnov statistic between all entropies of the two sides, in [0, 1]; 0 is ideal.
 
     unlearned, retrained: `entropy_counts` on the forget set, shape (n_models, 4000) each; the numbers of models may
@@ -43,7 +39,7 @@ def entropy_histogram(
     Source: Golatkar et al. 2020, the Streisand effect.
     """
     largest = float(np.log(int(n_classes)))
-    shares = {side: _shares(counts, side) for side, counts in (("unlearned", unlearned), ("retrained", retrained))}
+    shares = {side: _shares(counts) for side, counts in (("unlearned", unlearned), ("retrained", retrained))}
     distance = np.abs(np.cumsum(shares["unlearned"]) - np.cumsum(shares["retrained"])).max()
     centres = (np.arange(RESOLUTION) + 0.5) * largest / RESOLUTION
     densities = {side: share.reshape(bins, -1).sum(axis=1) * bins / largest for side, share in shares.items()}
@@ -54,8 +50,8 @@ def entropy_histogram(
     )
 
 
-def _shares(counts: npt.ArrayLike, side: str) -> Float64:
-    total = real_array(counts, axes=("models", "steps"), name="entropy counts", side=side).sum(axis=0)
+def _shares(counts: Int64) -> Float64:
+    total = counts.sum(axis=0)
     return np.asarray(total / total.sum())
 
 

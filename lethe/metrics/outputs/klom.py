@@ -3,13 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 from scipy.special import rel_entr
 
-from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64, Int64, model_rows, require_same_examples
-from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.core.arrays import Float64, Int64
 from lethe.metrics.core.registry import Direction, Metric, Parameters, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
 
@@ -28,24 +25,23 @@ BLOCK = 128  # examples that are counted together: large intermediate arrays cos
 
 
 def klom(
-    unlearned: npt.ArrayLike, retrained: npt.ArrayLike, *, bins: int = 20, clip: float = 100.0, floor: float = 1e-5
+    unlearned: Float64, retrained: Float64, *, bins: int = 20, clip: float = 100.0, floor: float = 1e-5
 ) -> MetricResult:
     """Return the 95th percentile over examples of KL(retrained || unlearned), in nats; 0 for equal samples.
 
     unlearned, retrained: margins, shapes (n_models, n_examples) each; the numbers of models may differ.
     per_example: the divergences; NaN where every retrained margin falls outside the bins, see `binned_divergence`.
-    Raises InvalidMetricInput for different examples, or fewer than 2 models on a side.
     Source: Georgiev et al. 2024, appendix E.1.
     """
-    u, r = _margins(unlearned, retrained)
+    u, r = unlearned, retrained
     return klom_result(binned_divergence(u, r, bins=bins, clip=clip, floor=floor), uncounted=_uncounted(u, r, clip))
 
 
 def klom_closed(
-    unlearned: npt.ArrayLike, retrained: npt.ArrayLike, *, bins: int = 20, clip: float = 100.0, floor: float = 1e-5
+    unlearned: Float64, retrained: Float64, *, bins: int = 20, clip: float = 100.0, floor: float = 1e-5
 ) -> MetricResult:
     """Return `klom` with the last bin closed, so that the greatest margin of all is counted."""
-    u, r = _margins(unlearned, retrained)
+    u, r = unlearned, retrained
     return klom_result(binned_divergence(u, r, bins=bins, clip=clip, floor=floor, closed=True))
 
 
@@ -137,23 +133,12 @@ def _below(ordered: Float64, edges: Float64) -> Int64:
     return below
 
 
-def _margins(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> tuple[Float64, Float64]:
-    u = model_rows(unlearned, name="margins", side=Side.UNLEARNED)
-    r = model_rows(retrained, name="margins", side=Side.RETRAINED)
-    require_same_examples(unlearned=u, retrained=r)
-    fewest = min(len(u), len(r))
-    if fewest < 2:
-        raise InvalidMetricInput(
-            f"KLOM compares distributions over models: it needs at least 2 on each side, not {len(u)} and {len(r)}"
-        )
-    return u, r
-
-
 KLOM = Metric(
     id="klom",
     title="KLOM on the forget set",
     function=klom,
     needs=both_sides("forget_margins"),
+    fewest_models=2,
     unit="nats (95th percentile over examples)",
     direction=Direction.LOWER,
     defaults=KlomParameters,

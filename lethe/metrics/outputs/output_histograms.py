@@ -1,11 +1,9 @@
 """The outputs of unlearned and retrained models on every forget example, side by side."""
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
-from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64, model_rows, require_same_examples
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.registry import Direction, Metric, Parameters, both_sides
 from lethe.metrics.core.result import MetricResult
 
@@ -18,7 +16,7 @@ class OutputHistogramParameters(Parameters):
 
 
 def output_histograms(
-    unlearned: npt.ArrayLike, retrained: npt.ArrayLike, *, bins: int = 40, tail_percent: float = 0.5
+    unlearned: Float64, retrained: Float64, *, bins: int = 40, tail_percent: float = 0.5
 ) -> MetricResult:
     """Return the mean accuracy of the best one-threshold attack, with the histograms it looks at.
 
@@ -26,12 +24,9 @@ def output_histograms(
     per_example: the balanced accuracy of the best threshold, in [0.5, 1]. arrays: `edges` (n_examples, bins + 1),
     `unlearned` and `retrained` densities (n_examples, bins), `threshold` (n_examples,). Values outside the pooled
     percentiles fall into the outermost bins.
-    Raises InvalidMetricInput for different examples.
     Source: Triantafillou et al. 2024, appendix A.12, figure 18.
     """
-    u = model_rows(unlearned, name="margins", side=Side.UNLEARNED)
-    r = model_rows(retrained, name="margins", side=Side.RETRAINED)
-    require_same_examples(unlearned=u, retrained=r)
+    u, r = unlearned, retrained
     low, high = np.percentile(np.concatenate([u, r]), [tail_percent, 100.0 - tail_percent], axis=0)
     high = np.where(high > low, high, low + 1.0)
     edges = np.linspace(low, high, bins + 1, axis=1)

@@ -3,25 +3,22 @@
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64, probability_rows, require_same_classes, require_same_examples
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.jensen_shannon import mean_divergence, row_entropies
 from lethe.metrics.core.processors import in_threads
 from lethe.metrics.core.registry import Direction, Feature, Metric, Resampling, both_sides
-from lethe.metrics.core.result import MetricResult
+from lethe.metrics.core.run_means import mean_of_runs
 
 
-def zrf_per_model(unlearned: npt.ArrayLike, untrained: npt.ArrayLike) -> Float64:
+def zrf_per_model(unlearned: Float64, untrained: Float64) -> Float64:
     """Return 1 - the mean Jensen-Shannon divergence (base 2) from untrained networks, shape (n_models,), in [0, 1].
 
     unlearned: probabilities on the forget set, shape (n_models, n_examples, n_classes). untrained: of randomly
     initialised networks, shape (n_networks, n_examples, n_classes); the divergence is averaged over them.
-    Raises InvalidMetricInput for rows that are no probabilities, different examples or classes.
     Source: Chundawat et al. 2023, ZRF.
     """
-    p, q = checked_zrf_inputs(unlearned, untrained)
+    p, q = np.ascontiguousarray(unlearned), np.ascontiguousarray(untrained)
     q_entropies = [row_entropies(network) for network in q]
     means = in_threads(lambda model: _mean_over_networks(model, q, q_entropies), p)
     return np.asarray(1.0 - np.clip(means, 0.0, 1.0))
@@ -33,30 +30,12 @@ def _mean_over_networks(model: Float64, networks: Float64, entropies: list[Float
     return sum(divergences) / len(divergences)
 
 
-def checked_zrf_inputs(unlearned: npt.ArrayLike, untrained: npt.ArrayLike) -> tuple[Float64, Float64]:
-    """Return both checked and contiguous, of the same examples and classes."""
-    p = probability_rows(unlearned, name="probabilities", side=Side.UNLEARNED)
-    q = probability_rows(untrained, name="probabilities", side="untrained networks'")
-    require_same_examples(unlearned=p, untrained=q)
-    require_same_classes(unlearned=p, untrained=q)
-    return np.ascontiguousarray(p), np.ascontiguousarray(q)
-
-
-def mean_zrf(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> MetricResult:
-    """Return the mean over runs; the retrained models' mean, in the table, is the aim.
-
-    unlearned, retrained: ZRF of every model, shape (n_models,) each.
-    """
-    u, r = np.asarray(unlearned, np.float64), np.asarray(retrained, np.float64)
-    return MetricResult(float(u.mean()), per_run=u, table={"retrained": float(r.mean())})
-
-
 ZRF_PER_MODEL = Feature("zrf", zrf_per_model, arrays=("forget_probabilities",), shared=("random_forget_probabilities",))
 
 ZRF = Metric(
     id="zrf",
     title="ZRF",
-    function=mean_zrf,
+    function=mean_of_runs,
     needs=both_sides(ZRF_PER_MODEL),
     unit="[0, 1]",
     direction=Direction.TOWARDS_RETRAINED,
@@ -71,14 +50,14 @@ ZRF = Metric(
 )
 
 
-def zrf_published_per_model(unlearned: npt.ArrayLike, untrained: npt.ArrayLike) -> Float64:
+def zrf_published_per_model(unlearned: Float64, untrained: Float64) -> Float64:
     """Return 1 - (KL(m || p) + KL(m || q)) / 2 averaged over examples and classes, shape (n_models,), in nats.
 
-    m is the mean of the two predictions p and q. Arguments and errors as for `zrf_per_model`. -inf where a
+    m is the mean of the two predictions p and q. Arguments as for `zrf_per_model`. -inf where a
     probability is 0 and the other is not.
     Source: the program of Chundawat et al. 2023, metrics.py.
     """
-    p, q = checked_zrf_inputs(unlearned, untrained)
+    p, q = np.ascontiguousarray(unlearned), np.ascontiguousarray(untrained)
     with np.errstate(divide="ignore"):
         q_logs = np.log(q)
         p_logs = (np.log(model) for model in p)

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy.typing as npt
 
-from lethe.metrics.core.arrays import model_rows, shares
 from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.text.per_run import mean_of_examples
@@ -14,10 +13,10 @@ from lethe.metrics.text.probabilities import answer_probabilities
 def answer_probability(answer_loss: npt.ArrayLike) -> MetricResult:
     """Return the mean probability per token of the forgotten answers, in [0, 1].
 
-    answer_loss: shape (n_runs, n_examples), nats per token. Raises InvalidMetricInput for a loss that is not finite.
+    answer_loss: shape (n_runs, n_examples), nats per token.
     Source: Maini et al. 2024 (TOFU), section 2.2.1.
     """
-    return mean_of_examples(answer_probabilities(model_rows(answer_loss, name="answer losses", side="unlearned")))
+    return mean_of_examples(answer_probabilities(answer_loss))
 
 
 ANSWER_PROBABILITY = Metric(
@@ -42,8 +41,7 @@ def answer_rouge(rouge_recall: npt.ArrayLike) -> MetricResult:
     rouge_recall: shape (n_runs, n_examples), from `lethe.metrics.text.rouge.rouge_l_recalls`.
     Source: Maini et al. 2024 (TOFU), section 2.2.1.
     """
-    rows = shares(rouge_recall, axes=("models", "examples"), name="ROUGE recalls", side="unlearned")
-    return mean_of_examples(rows)
+    return mean_of_examples(rouge_recall)
 
 
 ANSWER_ROUGE = replace(

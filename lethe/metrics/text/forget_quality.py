@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64, require_same_examples
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.text.kolmogorov_smirnov import ks_p_value, log10_p
@@ -33,10 +33,9 @@ def forget_quality(
     """
     unlearned = truth_ratios(answer_loss, wrong_loss)
     retrained = truth_ratios(retrained_answer_loss, retrained_wrong_loss)
-    n_examples = require_same_examples(unlearned=unlearned, retrained=retrained)
     per_run = _log_p_by_run(unlearned, retrained)
     value = float(per_run.mean())
-    table = {"p": 10**value, "median_p": float(np.median(10.0**per_run)), "n_examples": n_examples}
+    table = {"p": 10**value, "median_p": float(np.median(10.0**per_run)), "n_examples": unlearned.shape[1]}
     return MetricResult(value, per_run=per_run, table=table, notes=(GIBBERISH_NOTE,))
 
 
@@ -61,6 +60,7 @@ METRIC = Metric(
     unit="log10 of a p-value",
     direction=Direction.HIGHER,
     paired=True,
+    unequal_too=True,
     ideal=0.0,
     bounds=(-math.inf, 0.0),
     resampling=Resampling.RUNS,

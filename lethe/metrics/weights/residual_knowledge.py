@@ -1,40 +1,28 @@
 """Whether forget examples are still known a short distance away, where retrained models know them less."""
 
 import numpy as np
-import numpy.typing as npt
 
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import real_array, require_same_examples, shares
-from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.core.result import MetricResult
 
 
-def residual_knowledge(unlearned: npt.ArrayLike, retrained: npt.ArrayLike, radii: npt.ArrayLike) -> MetricResult:
+def residual_knowledge(unlearned: Float64, retrained: Float64, radii: Float64) -> MetricResult:
     """Return Pr[unlearned right] / Pr[retrained right] on perturbed forget examples; 1 is ideal, above it is residual.
 
     unlearned, retrained: share of the perturbed copies that a model classifies correctly, shape
     (n_models, n_radii, n_examples) each; the numbers of models may differ. radii: shape (n_radii,), >= 0.
     The value is at the largest radius. arrays: `radii`, `ratio` per radius, and `residual_share`, the share of
     examples that unlearned models get right more often. NaN where retrained models are never right.
-    Raises InvalidMetricInput for shares outside [0, 1], other radii or examples.
     Source: Hsu et al. 2025, residual knowledge.
     """
-    axes = ("models", "radii", "examples")
-    u = shares(unlearned, axes=axes, name="perturbed accuracies", side=Side.UNLEARNED)
-    r = shares(retrained, axes=axes, name="perturbed accuracies", side=Side.RETRAINED)
-    steps = real_array(radii, axes=("radii",), name="radii")
-    require_same_examples(unlearned=u.swapaxes(1, 2), retrained=r.swapaxes(1, 2))
-    if not u.shape[1] == r.shape[1] == steps.size:
-        raise InvalidMetricInput(
-            f"all need the same radii: unlearned has {u.shape[1]}, retrained {r.shape[1]}, the list {steps.size}"
-        )
-    known_u, known_r = u.mean(axis=0), r.mean(axis=0)
+    known_u, known_r = unlearned.mean(axis=0), retrained.mean(axis=0)
     below = known_r.mean(axis=1)
     ratio = np.where(below > 0.0, known_u.mean(axis=1) / np.where(below > 0.0, below, 1.0), np.nan)
     return MetricResult(
-        float(ratio[int(np.argmax(steps))]),
-        arrays={"radii": steps, "ratio": ratio, "residual_share": (known_u > known_r).mean(axis=1)},
+        float(ratio[int(np.argmax(radii))]),
+        arrays={"radii": radii, "ratio": ratio, "residual_share": (known_u > known_r).mean(axis=1)},
     )
 
 

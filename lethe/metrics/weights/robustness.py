@@ -1,10 +1,9 @@
 """Whether what was forgotten comes back: by training, rounding, pruning, or half-way to the original."""
 
 import numpy as np
-import numpy.typing as npt
 
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64, per_model, shares
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.core.result import Cell, MetricResult
@@ -29,11 +28,11 @@ ATTACKS = (
 
 
 def robustness(
-    unlearned: npt.ArrayLike,
-    retrained: npt.ArrayLike,
-    original: npt.ArrayLike | None = None,
-    unlearned_barrier: npt.ArrayLike | None = None,
-    retrained_barrier: npt.ArrayLike | None = None,
+    unlearned: Float64,
+    retrained: Float64,
+    original: Float64 | None = None,
+    unlearned_barrier: Float64 | None = None,
+    retrained_barrier: Float64 | None = None,
 ) -> MetricResult:
     """Return the most by which unlearned models know the forget set better than retrained ones, over all attacks.
 
@@ -43,7 +42,7 @@ def robustness(
     The value is max over attacks, "none" among them, of mean unlearned - mean retrained: 0 is ideal; above it
     knowledge is there or comes back, below it retrained models know more in every case.
     table: a column per side, the attack with the largest difference, and mean barriers.
-    Raises InvalidMetricInput for values outside [0, 1] or another number of attacks.
+    Raises InvalidMetricInput for another number of attacks.
     Source: retain set and barriers: arXiv:2505.22310; relearning and rounding: open-unlearning (arXiv:2506.12618).
     """
     u, r = _knowledge(unlearned, Side.UNLEARNED), _knowledge(retrained, Side.RETRAINED)
@@ -59,18 +58,17 @@ def robustness(
         table["original"] = _cells(_knowledge(original, Side.ORIGINAL).mean(axis=0))
     for side, barrier in ((Side.UNLEARNED, unlearned_barrier), (Side.RETRAINED, retrained_barrier)):
         if barrier is not None:
-            table[f"{side}_barrier"] = float(per_model(barrier, name="loss barriers", side=side).mean())
+            table[f"{side}_barrier"] = float(barrier.mean())
     return MetricResult(float(difference[worst]), table=table)
 
 
-def _knowledge(values: npt.ArrayLike, side: Side) -> Float64:
-    array = shares(values, axes=("models", "attacks"), name="knowledge after attacks", side=side)
-    if array.shape[1] != len(ATTACKS):
+def _knowledge(values: Float64, side: Side) -> Float64:
+    if values.shape[1] != len(ATTACKS):
         raise InvalidMetricInput(
-            f"{side} knowledge must be of {len(ATTACKS)} attacks ({', '.join(ATTACKS)}), not {array.shape[1]}",
+            f"{side} knowledge must be of {len(ATTACKS)} attacks ({', '.join(ATTACKS)}), not {values.shape[1]}",
             side=side,
         )
-    return array
+    return values
 
 
 def _cells(values: Float64) -> list[Cell]:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64, per_model
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.core.result import MetricResult
@@ -41,20 +41,15 @@ def weight_distance(first: Weights, second: Weights) -> MetricResult:
     return MetricResult(distance, table={"over_norm": ratio, "norm": norm_a, "of_unit_weights": unit})
 
 
-def mean_weight_distance(distance: npt.ArrayLike, norm: npt.ArrayLike, retrained_norm: npt.ArrayLike) -> MetricResult:
+def mean_weight_distance(distance: Float64, norm: Float64, retrained_norm: Float64) -> MetricResult:
     """Return the mean L2 distance of models from retrained ones, model i from retrained model i.
 
     distance, norm, retrained_norm: shape (k,) each, >= 0; where they are of unequal length, the first of each count.
     table: the mean distance over the norm, the mean norm, and the mean distance of the weights scaled to unit norm
     (None where a norm is 0).
-    Raises InvalidMetricInput for values below 0 or not finite.
     Source: as `weight_distance`.
     """
-    columns = [
-        _lengths(distance, name="weight distances"),
-        _lengths(norm, name="weight norms"),
-        _lengths(retrained_norm, name="weight norms", side=Side.RETRAINED),
-    ]
+    columns = (distance, norm, retrained_norm)
     n_models = min(column.size for column in columns)
     apart, own, other = (column[:n_models] for column in columns)
     table: dict[str, float | None] = {"over_norm": None, "norm": float(own.mean()), "of_unit_weights": None}
@@ -63,16 +58,6 @@ def mean_weight_distance(distance: npt.ArrayLike, norm: npt.ArrayLike, retrained
         table["over_norm"] = float((apart / own).mean())
         table["of_unit_weights"] = float(np.sqrt(np.maximum(unit_squared, 0.0)).mean())
     return MetricResult(float(apart.mean()), per_run=apart, table=table)
-
-
-def _lengths(values: npt.ArrayLike, *, name: str, side: Side = Side.UNLEARNED) -> Float64:
-    found = per_model(values, name=name, side=side)
-    if (found < 0.0).any():
-        model = int(np.argmax(found < 0.0))
-        raise InvalidMetricInput(
-            f"{side} {name} must be 0 or more, not {found[model]} at model {model}", side=side, model=model
-        )
-    return found
 
 
 def _flat(weights: Weights, *, side: str) -> dict[str, Float64]:
@@ -101,6 +86,7 @@ METRIC = Metric(
     unit="L2 distance",
     direction=Direction.NONE,
     paired=True,
+    unequal_too=True,
     bounds=(0.0, float("inf")),
     resampling=Resampling.RUNS,
     source="Cadet et al. 2024 (2410.01276), appendix C; Golatkar et al. 2020 (1911.04933)",

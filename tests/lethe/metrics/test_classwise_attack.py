@@ -86,20 +86,7 @@ def test_exchanged_test_labels_take_the_label_of_the_forget_set():
     )
 
 
-@pytest.mark.parametrize(
-    ("forget_labels", "test_labels", "message"),
-    [
-        (LABELS[:-1], LABELS, "forget labels must have shape"),
-        (LABELS, LABELS + 2, r"within 0\.\.3"),
-        (LABELS, LABELS / 1.0, "whole class numbers"),
-        (LABELS, np.full(36, 3), "needs 2 forget and 2 test examples"),
-    ],
-)
-def test_bad_labels_are_refused_with_a_sentence(forget_labels, test_labels, message):
-    with pytest.raises(InvalidMetricInput, match=message):
-        classwise_accuracies(probabilities(7, LABELS), probabilities(8, LABELS), forget_labels, test_labels, **SETTINGS)
-
-
-def test_rows_that_are_no_probabilities_are_refused():
-    with pytest.raises(InvalidMetricInput, match=r"sum to 0\.5"):
-        classwise_accuracies(0.5 * probabilities(9, LABELS), probabilities(9, LABELS), LABELS, LABELS, **SETTINGS)
+def test_classes_without_test_examples_are_refused():
+    arrays = probabilities(7, LABELS), probabilities(8, LABELS), LABELS, np.full(36, 3)
+    with pytest.raises(InvalidMetricInput, match="needs 2 forget and 2 test examples"):
+        classwise_accuracies(*arrays, **SETTINGS)

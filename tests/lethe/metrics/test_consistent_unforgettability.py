@@ -42,8 +42,3 @@ def test_shares_and_their_expectation():
 def test_too_few_test_examples_or_folds_are_refused(n_test, n_folds):
     with pytest.raises(InvalidMetricInput, match="as many test as forget examples"):
         hits(losses(5), losses(6, n_test), n_folds=n_folds)
-
-
-def test_unequal_numbers_of_examples_are_refused():
-    with pytest.raises(InvalidMetricInput, match="unequal numbers of examples"):
-        consistent_unforgettability(np.ones((2, 3)), np.ones((2, 4)))

@@ -4,7 +4,6 @@ from sklearn.svm import SVC
 
 from lethe.metrics.attacks.member_share import shadow_part, svc_member_share
 from lethe.metrics.attacks.svc_efficacy import FEATURES, efficacies
-from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.softmax import softmax
 from lethe.metrics.membership.entropy_attack import logistic_shares, svc_shares
 
@@ -59,8 +58,3 @@ def test_shadow_part_is_drawn_from_all_rows():
     assert part.shape == (10, 1)
     assert set(part[:, 0]) <= set(rows)
     assert part.max() > 50 > part.min()
-
-
-def test_unequal_numbers_of_models_are_refused():
-    with pytest.raises(InvalidMetricInput, match="unequal numbers of models"):
-        svc_shares(probabilities(1)[:2], probabilities(2), probabilities(3), **SETTINGS)

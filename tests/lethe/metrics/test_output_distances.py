@@ -3,7 +3,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.outputs.activation_distance import activation_l1
 from lethe.metrics.outputs.disagreement import disagreement
 
@@ -41,17 +40,3 @@ def test_distances_of_certain_and_opposite_predictions():
 def test_disagreement_counts_predictions_not_class_numbers():
     u, r = np.eye(10)[[[0, 0]]], np.eye(10)[[[9, 0]]]
     assert disagreement(u, r).value == 0.5
-
-
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize(
-    ("cut", "message"),
-    [
-        (np.s_[:2], "unequal numbers of models"),
-        (np.s_[:, :6], "unequal numbers of examples"),
-        (np.s_[0], "must have shape"),
-    ],
-)
-def test_unequal_shapes_are_refused(metric, cut, message):
-    with pytest.raises(InvalidMetricInput, match=message):
-        metric(draw(1)[cut], draw(2))

@@ -44,7 +44,15 @@ def test_share_of_a_shift_is_by_hand() -> None:
     """One example, spread 1, no noise between the sides: the shift is the difference of the means."""
     base = np.array([[-1.0], [1.0], [-1.0], [1.0]])
     found = recipe_spread(
-        base + 4.0, accuracies(4), base, accuracies(4), base, accuracies(4), [base + 1.0], [[0.5] * 4], SETTINGS[:1]
+        base + 4.0,
+        accuracies(4),
+        base,
+        accuracies(4),
+        base,
+        accuracies(4),
+        [base + 1.0],
+        np.full((1, 4), 0.5),
+        SETTINGS[:1],
     )
     assert found.table["shift_entry"] == 4.0
     assert found.table["shift_standard"] == 0.0
@@ -92,10 +100,3 @@ def test_ties_between_entry_and_standard_are_within() -> None:
     one = ModelGroup(runs(2), accuracies())
     assert all(DISTANCES[name](one, one) == 0.0 for name in ("shift", "forget_probability_gap", "test_accuracy_gap"))
     assert spread(runs(3), recipes=(0.0, 0.0)).value == 1.0
-
-
-def test_nan_is_refused_by_name() -> None:
-    broken = np.stack([runs(10), runs(11)])
-    broken[1, 2, 3] = np.nan
-    with pytest.raises(InvalidMetricInput, match="recipe confidences hold nan at variation 1, model 2, example 3"):
-        spread(runs(4), recipe_confidences=broken)

@@ -48,12 +48,6 @@ def test_rte_takes_the_median_run():
     assert result.per_run.tolist() == [10.0, 5.0, 0.1]
 
 
-@pytest.mark.parametrize(("runs", "retraining"), [([1.0, 0.0], 3.0), ([1.0], -1.0), ([1.0], [1.0, 2.0])])
-def test_rte_refuses_times_that_are_none(runs, retraining):
-    with pytest.raises(InvalidMetricInput, match="time"):
-        rte(np.array(runs), np.array(retraining))
-
-
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_sape_is_symmetric_and_within_its_bounds(a, b):
     error = symmetric_percentage_error(a, b)

@@ -37,15 +37,11 @@ def test_less_than_retrained_everywhere_is_negative() -> None:
 
 
 def test_sides_stand_beside_each_other() -> None:
-    found = robustness(knowledge(), knowledge(), np.ones((1, G)), [1.0, 3.0], [0.5])
+    found = robustness(knowledge(), knowledge(), np.ones((1, G)), np.array([1.0, 3.0]), np.array([0.5]))
     assert found.table["original"] == [1.0] * G
     assert (found.table["unlearned_barrier"], found.table["retrained_barrier"]) == (2.0, 0.5)
 
 
 def test_wrong_values_are_named() -> None:
-    broken = knowledge()
-    broken[1, 2] = np.nan
-    with pytest.raises(InvalidMetricInput, match="unlearned knowledge after attacks hold nan at model 1, attack 2"):
-        robustness(broken, knowledge())
     with pytest.raises(InvalidMetricInput, match=r"must be of 13 attacks .* not 2"):
         robustness(np.ones((1, 2)), knowledge())

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.distribution.hockey_stick import Ratio, hockey_stick
 from lethe.metrics.distribution.permuted_mmd import permuted_labels, permuted_mmd2
 from lethe.metrics.distribution.two_sample_test import minimum_p, mmd_aggregated, mmd_fuse, p_values
@@ -31,12 +30,6 @@ def test_equal_constants_are_not_told_apart_and_different_ones_are(test):
     constant = np.ones((8, 3))
     assert test(constant, constant, n_permutations=99).value == 1.0
     assert test(constant, constant + 1.0, n_permutations=99).value < 0.05
-
-
-@pytest.mark.parametrize("test", [*TESTS, hockey_stick])
-def test_one_run_is_refused(test):
-    with pytest.raises(InvalidMetricInput, match="at least 2 retrained models, not 1"):
-        test(runs(1), runs(2, n=1))
 
 
 def test_permuted_discrepancy_of_the_given_labels_is_the_plain_one():

@@ -4,7 +4,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.metrics.attacks.likelihood_attack import balanced_accuracy, held_out_ratios
-from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.membership.ulira_split import ulira_split
 from tests.lethe.metrics.literal_attacks import ulira_ratios
 
@@ -70,18 +69,3 @@ def test_constant_side_is_told_apart(n_models):
 
 def test_ratio_of_exactly_one_counts_half():
     assert balanced_accuracy(np.array([0.0, 1.0]), np.array([0.0, 1.0])) == 0.5
-
-
-@pytest.mark.parametrize(
-    ("unlearned", "retrained", "message"),
-    [
-        (confidences(1), confidences(2, n_models=7), "unequal numbers of models"),
-        (confidences(1), confidences(2, n_examples=5), "unequal numbers of examples"),
-        (confidences(1, n_models=2), confidences(2, n_models=2), "at least 3 models"),
-        (confidences(1)[0], confidences(2), "must have shape"),
-        (confidences(1) * np.nan, confidences(2), "must be finite"),
-    ],
-)
-def test_bad_confidences_are_refused_with_a_sentence(unlearned, retrained, message):
-    with pytest.raises(InvalidMetricInput, match=message):
-        ulira_split(unlearned, retrained)

@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from lethe.metrics.core.inputs import Inputs
-from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.metric_evaluation import evaluate
-from lethe.metrics.membership.umia import distance_from_certainty, indiscernibility, umia
+from lethe.metrics.membership.umia import distance_from_certainty, indiscernibility
 
 ACCURACIES = arrays(np.float64, st.integers(1, 20), elements=st.floats(0, 1))
 
@@ -26,11 +25,6 @@ def test_indiscernibility_is_the_mean_over_models_not_of_the_mean():
     assert indiscernibility(np.array([0.25, 0.75])).value == 0.5
 
 
-def test_umia_states_the_retrained_mean():
-    result = umia(np.array([0.5, 0.75]), np.array([0.5, 0.25]))
-    assert (result.value, result.table["retrained"]) == (0.625, 0.375)
-
-
 def test_umia_is_evaluated_from_confidences_and_losses():
     rng = np.random.default_rng(0)
     sides = {
@@ -41,8 +35,3 @@ def test_umia_is_evaluated_from_confidences_and_losses():
     assert [entry.not_computed for entry in found.values()] == [""] * 4
     assert all(entry.oracle is not None and entry.original is not None for entry in found.values())
     assert found["umia"].result.interval is not None
-
-
-def test_accuracies_outside_their_range_are_refused():
-    with pytest.raises(InvalidMetricInput, match=r"must be within \[0, 1\]"):
-        umia(np.array([0.5, 1.2]), np.array([0.5]))

@@ -1,11 +1,9 @@
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from lethe.metrics.attacks.scalar_attack import split_accuracies, stratified_splits
-from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.membership.umia import forget_test_attack, held_out_accuracies, shuffled
 from tests.lethe.metrics.literal_attacks import umia_scores
 
@@ -63,20 +61,6 @@ def test_shuffling_follows_the_published_generator():
     first, second = shuffled(forget, test, seed=9)
     assert first.tolist() == expected_forget.tolist()
     assert second.tolist() == expected_test[:20].tolist()
-
-
-@pytest.mark.parametrize(
-    ("forget", "test", "message"),
-    [
-        (losses(1)[0], losses(2), "must have shape"),
-        (losses(1, 2), losses(2, 3), "unequal numbers of models"),
-        (np.where(losses(1) > 0, losses(1), 0) * np.array([1, np.nan, 1])[:, None], losses(2), "must be finite"),
-        (losses(1)[:, :4], losses(2), "at least 6 members"),
-    ],
-)
-def test_bad_losses_are_refused_with_a_sentence(forget, test, message):
-    with pytest.raises(InvalidMetricInput, match=message):
-        attack(forget, test)
 
 
 def test_float32_losses_are_fitted_in_float32_as_scikit_learn_does():
