@@ -111,7 +111,7 @@ FORBIDDEN = {
     "metric-families": [
         ("lethe/metrics/core/arrays.py", "import lethe.metrics.scoring.score"),
         ("lethe/metrics/attacks/roc.py", "import lethe.metrics.membership.umia"),
-        ("lethe/metrics/accuracy/tow.py", "import lethe.metrics.outputs.klom"),
+        ("lethe/metrics/accuracy/trade_offs.py", "import lethe.metrics.outputs.klom"),
     ],
     "metrics": [
         ("lethe/metrics/scoring/score.py", "import torch"),

@@ -10,10 +10,9 @@ from lethe.metrics.attacks.scalar_attack import attack_accuracy
 from lethe.metrics.attacks.softmax_attack import softmax_attack_percent
 from lethe.metrics.core.arrays import Float64, Int64
 from lethe.metrics.core.softmax import log_margin, loss_of_logits, softmax
-from lethe.metrics.outputs.activation_distance import activation_l2, js_to_retrained
+from lethe.metrics.outputs.histograms import output_histograms
 from lethe.metrics.outputs.klom import binned_divergence
-from lethe.metrics.outputs.output_histograms import output_histograms
-from lethe.metrics.outputs.zrf import zrf_per_model
+from lethe.metrics.outputs.predictions import activation_l2, js_to_retrained, zrf_per_model
 from tests.lethe.metrics import literal
 
 N, S, T, C = 64, 500, 2000, 10

@@ -133,7 +133,7 @@ def _more_epochs_utility(views: Sequence[CellView]) -> Found:
 
 
 def _always_hit(views: Sequence[CellView]) -> Found:
-    from lethe.metrics.membership.consistent_unforgettability import chance_bound  # noqa: PLC0415  loads scipy, slow to import
+    from lethe.metrics.membership.umia import chance_bound  # noqa: PLC0415  loads scipy, slow to import
 
     for view in views:
         share = view.value(ORACLE, "consistent_unforgettability")

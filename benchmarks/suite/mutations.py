@@ -88,8 +88,7 @@ RULES = {
     ),
     "method ranking": Rule(
         (
-            "lethe/metrics/benchmark/ranking_groups.py",
-            "lethe/metrics/benchmark/pareto.py",
+            "lethe/metrics/benchmark/rankings.py",
             "server/leaderboard/ranking.py",
         ),
         (

@@ -8,9 +8,8 @@ import numpy as np
 from lethe.api.given_models import Models, arrays_of
 from lethe.api.score_result import ScoreResult
 from lethe.api.split import Split, as_split
-from lethe.metrics.core.input_warnings import InputWarning
+from lethe.metrics.core.input_warnings import InputWarning, scale_warnings
 from lethe.metrics.core.invalid_input import InvalidScoreInput
-from lethe.metrics.core.scale_check import scale_warnings
 from lethe.metrics.scoring.attacks.family import DEFAULT_ATTACKS, AttackFamily
 from lethe.metrics.scoring.calibration import suspicion
 from lethe.metrics.scoring.score import ModelOutputs, Score

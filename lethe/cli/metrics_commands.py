@@ -213,7 +213,7 @@ def _print_catalogue(entries: "list[Metric]") -> None:
 
 def _print_evaluations(found: "Mapping[str, MetricEvaluation]", *, tables: bool) -> None:
     """Print every metric. tables: what belongs to each, too."""
-    from lethe.metrics.core.table_lines import table_lines
+    from lethe.metrics.core.metric_text import table_lines
 
     table = Table("metric", "", "value", "95 %", "the oracle", "original", "unit")
     notes: list[str] = []

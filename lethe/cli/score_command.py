@@ -56,8 +56,8 @@ def score(  # noqa: PLR0917 - typer makes its options from these parameters
     [N] and `test_accuracy` [N]. Without accuracies the result is forgetting quality alone.
     """
     from lethe.api.score_inputs import read_outputs, split_outputs
+    from lethe.metrics.core.input_warnings import scale_warnings
     from lethe.metrics.core.invalid_input import InvalidScoreInput
-    from lethe.metrics.core.scale_check import scale_warnings
     from lethe.metrics.scoring.sample_size import few_models_warnings
 
     try:

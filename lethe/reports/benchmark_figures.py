@@ -14,7 +14,7 @@ from lethe.benchmark.results import RETAIN_UTILITY, benchmark_results, higher_is
 from lethe.benchmark.split_ranking import same_task_cells
 from lethe.benchmark.tuned_methods import TUNED
 from lethe.errors import InvalidInput
-from lethe.metrics.benchmark.pareto import pareto_frontier
+from lethe.metrics.benchmark.rankings import pareto_frontier
 from lethe.reports.benchmark_tables import epsilon_by_method
 from lethe.reports.comparable_methods import left_out
 from lethe.reports.split_figures import ranks, tuned

@@ -9,7 +9,7 @@ import numpy as np
 from lethe.benchmark.benchmark_results import BenchmarkResults
 from lethe.benchmark.results import RETAIN_UTILITY, benchmark_results, higher_is_better
 from lethe.benchmark.tuned_methods import TUNED
-from lethe.metrics.benchmark.epsilon_correlation import epsilon_correlation
+from lethe.metrics.benchmark.hard_examples import epsilon_correlation
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.reports.comparable_methods import left_out, ranking_note
 from lethe.reports.group_tables import group_mean_table

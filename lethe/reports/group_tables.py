@@ -3,7 +3,7 @@
 import numpy as np
 
 from lethe.benchmark.benchmark_results import BenchmarkResults
-from lethe.metrics.benchmark.ranking_groups import N_GROUPS, dense_ranks, ranking_groups
+from lethe.metrics.benchmark.rankings import N_GROUPS, dense_ranks, ranking_groups
 from lethe.metrics.core.arrays import Int64
 from lethe.reports.table import Column, Table, Value
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from lethe.benchmark.benchmark_results import BenchmarkResults
-from lethe.metrics.benchmark.pareto import pareto_counts
+from lethe.metrics.benchmark.rankings import pareto_counts
 from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.reports.group_tables import GROUPS, group_counts, grouped_values

@@ -50,7 +50,7 @@ def _several_losses(outputs: StoredOutputs, split_dir: Path) -> list[float]:
 
     The split's test set is used for validation: what is tuned here is reported on another split.
     """
-    from lethe.metrics.benchmark.deepunlearn_objective import deepunlearn_objective  # noqa: PLC0415
+    from lethe.metrics.benchmark.training_choices import deepunlearn_objective  # noqa: PLC0415
     from lethe.metrics.membership.umia import AttackParameters, forget_test_attack  # noqa: PLC0415
 
     retrained = _as_many_retrained(outputs, split_dir)

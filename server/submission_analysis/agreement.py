@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from lethe.metrics.benchmark.epsilon_correlation import epsilon_correlation
-from lethe.metrics.benchmark.hardness import hardness
-from lethe.metrics.benchmark.pareto import pareto_frontier
+from lethe.metrics.benchmark.hard_examples import epsilon_correlation, hardness
+from lethe.metrics.benchmark.rankings import pareto_frontier
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 
 MIN_RANKED = 3  # ranks of two submissions always agree or contradict

@@ -6,8 +6,8 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
+from lethe.metrics.core.metric_text import table_lines
 from lethe.metrics.core.registry import metric
-from lethe.metrics.core.table_lines import table_lines
 from server.api.metric_results.schemas import MetricValue
 from server.metric_results import service
 from server.models.submission import Submission

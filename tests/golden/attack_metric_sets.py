@@ -6,19 +6,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lethe.metrics.accuracy.sape import symmetric_percentage_error
+from lethe.metrics.accuracy.gaps import symmetric_percentage_error
 from lethe.metrics.attacks.classwise_attack import Scored, attack_accuracy
-from lethe.metrics.attacks.member_share import logistic_member_share, svc_member_share
-from lethe.metrics.attacks.prediction_features import confidence, entropy, modified_entropy, modified_entropy_published
 from lethe.metrics.attacks.roc import roc_curve
-from lethe.metrics.attacks.svc_efficacy import FEATURES
-from lethe.metrics.benchmark.ranking_groups import ranking_groups
-from lethe.metrics.confusion.confusion_matrices import confused_counts
+from lethe.metrics.attacks.svc_efficacy import (
+    FEATURES,
+    confidence,
+    entropy,
+    logistic_member_share,
+    modified_entropy,
+    modified_entropy_published,
+    svc_member_share,
+)
+from lethe.metrics.benchmark.rankings import ranking_groups
+from lethe.metrics.confusion.confusion import confused_counts
 from lethe.metrics.core.softmax import softmax
 from lethe.metrics.membership.lira import offline_scores, online_scores, threshold_scores
-from lethe.metrics.membership.ulira_correctness import membership_probabilities
+from lethe.metrics.membership.ulira import membership_probabilities
 from lethe.metrics.membership.umia import distance_from_certainty, held_out_accuracies, shuffled
-from lethe.metrics.outputs.activation_distance import activation_l1
+from lethe.metrics.outputs.predictions import activation_l1
 from lethe.metrics.weights.weight_distance import weight_distance
 from tests.golden.golden_set import Arrays, GoldenSet
 

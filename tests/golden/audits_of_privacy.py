@@ -11,8 +11,7 @@ from lethe.metrics.attacks.roc import roc_curve
 from lethe.metrics.certificates import epsilon_bound as bound
 from lethe.metrics.certificates import one_run
 from lethe.metrics.core.arrays import Float64
-from lethe.metrics.membership import gaussian_score as gaussian
-from lethe.metrics.membership import iam, rmia, ruli
+from lethe.metrics.membership import run_scores, ulira
 
 Array = npt.NDArray[Any]
 Values = Iterator[tuple[str, Any, float]]
@@ -72,7 +71,7 @@ def _rmia(stored: Mapping[str, Array]) -> Values:
     def scores(a: float, gamma: float, n_references: int) -> Array:
         chosen = {"offline_a": a, "gamma": gamma}
         out, out_pop = r[:n_references], r_pop[:n_references]
-        return np.stack([rmia.scores(x, out, z, out_pop, **chosen) for x, z in zip(u, u_pop, strict=True)])
+        return np.stack([run_scores.scores(x, out, z, out_pop, **chosen) for x, z in zip(u, u_pop, strict=True)])
 
     grid = [(a, gamma) for a in stored["rmia_par_a"].tolist() for gamma in stored["rmia_par_gamma"].tolist()]
     shape = len(stored["rmia_par_a"]), len(stored["rmia_par_gamma"])
@@ -82,12 +81,12 @@ def _rmia(stored: Mapping[str, Array]) -> Values:
 
     yield "rmia_out_score_u", on_grid([scores(*point, len(r)) for point in grid]), 0.0
     yield "rmia_out_score_u_one_reference", on_grid([scores(*point, 1) for point in grid]), 0.0
-    others = [rmia.leave_one_out(r, r_pop, offline_a=a, gamma=gamma) for a, gamma in grid]
+    others = [run_scores.leave_one_out(r, r_pop, offline_a=a, gamma=gamma) for a, gamma in grid]
     yield "rmia_out_score_r_leave_one_out", on_grid(others), 0.0
     cases = zip(stored["rmia_deg_in_x"], stored["rmia_deg_in_refs"], stored["rmia_deg_in_z"], strict=True)
     kept = list(cases)
     odd = [
-        [rmia.scores(x, refs, z, stored["rmia_deg_in_z_refs"], offline_a=a, gamma=1.0) for x, refs, z in kept]
+        [run_scores.scores(x, refs, z, stored["rmia_deg_in_z_refs"], offline_a=a, gamma=1.0) for x, refs, z in kept]
         for a in stored["rmia_par_a"].tolist()
     ]
     yield "rmia_deg_out_score", np.array(odd), 0.0
@@ -207,7 +206,7 @@ def _one_run_strategies(stored: Mapping[str, Array]) -> Values:
 
 
 def _iam(stored: Mapping[str, Array]) -> Values:
-    signals = {side: iam.signal(stored[f"iam_out_confidence_{side}"]) for side in ("u", "r", "o")}
+    signals = {side: run_scores.signal(stored[f"iam_out_confidence_{side}"]) for side in ("u", "r", "o")}
     for side, values in signals.items():
         logits, labels = stored[f"iam_in_{side}_logits"], stored["iam_in_labels"]
         top = logits - logits.max(axis=-1, keepdims=True)
@@ -220,7 +219,10 @@ def _iam(stored: Mapping[str, Array]) -> Values:
 
     def scores(runs: Array, starts: Array, shadows: Array, **given: Any) -> Array:
         return np.stack(
-            [iam.unlearning_scores(run, start, shadows, **given) for run, start in zip(runs, starts, strict=True)]
+            [
+                run_scores.unlearning_scores(run, start, shadows, **given)
+                for run, start in zip(runs, starts, strict=True)
+            ]
         )
 
     carlini = {side: stored[f"iam_out_carlini_{side}"] for side in ("u", "r", "o")}
@@ -231,7 +233,7 @@ def _iam(stored: Mapping[str, Array]) -> Values:
     yield "iam_out_norm_own_variance", scores(u, o, r, family="normal", per_example_deviation=True), TIGHT
     yield "iam_out_norm_carlini", scores(carlini["u"], carlini["o"], carlini["r"], family="normal"), TIGHT
     yield "iam_out_gumbel_of_original", scores(o, o, r), TIGHT
-    alone = [iam.unlearning_scores(run, o[0], np.delete(r, i, axis=0)) for i, run in enumerate(r)]
+    alone = [run_scores.unlearning_scores(run, o[0], np.delete(r, i, axis=0)) for i, run in enumerate(r)]
     yield "iam_out_gumbel_of_retrained", np.stack(alone), TIGHT
     yield "iam_out_gumbel_2_steps", scores(u, o, r, steps=2), TIGHT
     yield "iam_out_gumbel_10_steps", scores(u, o, r, steps=10), TIGHT
@@ -243,7 +245,7 @@ def _iam(stored: Mapping[str, Array]) -> Values:
 
 def _ruli(stored: Mapping[str, Array]) -> Values:
     u, r = (stored[f"ruli_out_confidence_{side}"].astype(np.float64) for side in ("u", "r"))
-    ratios = [ruli.log_ratios(a, b) for a, b in zip(u.T, r.T, strict=True)]
+    ratios = [ulira.log_ratios(a, b) for a, b in zip(u.T, r.T, strict=True)]
     both = [np.stack([pair[side][: len(u)] for pair in ratios], axis=1) for side in (0, 1)]
     yield "ruli_out_ratio_u_r", np.stack([1.0 / (1.0 + np.exp(-rows)) for rows in both]), FLOAT32
     shadows = {
@@ -279,12 +281,12 @@ def _gaussian(stored: Mapping[str, Array]) -> Values:
         return (p - stored["gus_in_y"])[:, None] * theta
 
     def scores(theta: Array, noise: str) -> Array:
-        return gaussian.noise_alignment(stored[noise], slopes(theta), deviation=sigma)
+        return run_scores.noise_alignment(stored[noise], slopes(theta), deviation=sigma)
 
     thetas = stored["gus_in_theta"]
     trained = np.stack([scores(theta, "gus_in_noise") for theta in thetas])
     fresh = np.stack([scores(theta, "gus_in_fresh_noise") for theta in thetas])
-    results = [gaussian.gaussian_score(row[None]) for row in trained]
+    results = [run_scores.gaussian_score(row[None]) for row in trained]
     yield "gus_out_score", trained, TIGHT
     yield "gus_out_score_fresh", fresh, TIGHT
     yield "gus_out_mean", [result.table["mean"] for result in results], TIGHT
@@ -300,7 +302,7 @@ def _gaussian(stored: Mapping[str, Array]) -> Values:
     p = np.exp(logits - logits.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
     p[np.arange(labels.size), labels] -= 1.0
-    softmax = gaussian.noise_alignment(stored["gus_in_noise"], p @ weight, deviation=sigma)
+    softmax = run_scores.noise_alignment(stored["gus_in_noise"], p @ weight, deviation=sigma)
     yield "gus_softmax_out_score", softmax, TIGHT
 
 

@@ -5,16 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from lethe.metrics.accuracy.mubench_harmonic_mean import harmonic_mean
-from lethe.metrics.accuracy.tow import tow_of_differences
+from lethe.metrics.accuracy.trade_offs import harmonic_mean, tow_of_differences
 from lethe.metrics.attacks.scalar_attack import split_accuracies, stratified_splits
 from lethe.metrics.benchmark.paired_t import paired_t_of_effect
 from lethe.metrics.core.softmax import log_margin, softmax
 from lethe.metrics.membership.miau import EQUAL_WEIGHTS, miau
-from lethe.metrics.membership.nomus import nomus
-from lethe.metrics.outputs.activation_distance import activation_l2
+from lethe.metrics.membership.umia import nomus
 from lethe.metrics.outputs.klom import binned_divergence
-from lethe.metrics.outputs.zrf import zrf_published_per_model
+from lethe.metrics.outputs.predictions import activation_l2, zrf_published_per_model
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.confidences import logit_scaled_confidences
 from lethe.metrics.scoring.epsilon import per_example_epsilon

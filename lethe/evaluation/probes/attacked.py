@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from lethe.data.torch_seeds import global_generators
 from lethe.evaluation.probes.examples import Examples
 from lethe.evaluation.probes.relearn import batches
-from lethe.metrics.weights.robustness import ATTACKS
+from lethe.metrics.weights.probes import ATTACKS
 from lethe.networks.rounding import prune, quantize
 
 RELEARNED_SHARE = 0.5

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from lethe.metrics.attacks.prediction_features import confidence, entropy, modified_entropy
+from lethe.metrics.attacks.svc_efficacy import confidence, entropy, modified_entropy
 from lethe.metrics.core.arrays import (
     Bool,
     Float64,

@@ -8,9 +8,9 @@ from pydantic import Field
 from lethe.metrics.attacks.scalar_attack import Solver, attack_accuracy
 from lethe.metrics.attacks.softmax_attack import softmax_attack_percent
 from lethe.metrics.core.arrays import Float64
-from lethe.metrics.core.jensen_shannon import row_entropies
 from lethe.metrics.core.processors import in_threads
 from lethe.metrics.core.registry import Feature, Parameters
+from lethe.metrics.core.softmax import row_entropies
 
 
 class ShuffleSplits(Parameters):

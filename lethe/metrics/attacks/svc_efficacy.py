@@ -1,22 +1,116 @@
-"""The share of forget examples that a support vector classifier does not call members."""
+"""Attacks that learn from retain and test examples which of the forget set they call members."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
-from lethe.metrics.attacks.member_share import ShadowParameters, shadow_part, svc_member_share
-from lethe.metrics.attacks.prediction_features import (
-    confidence,
-    correctness,
-    entropy,
-    modified_entropy,
-    modified_entropy_published,
-)
 from lethe.metrics.core.arrays import Float64, Int64
 from lethe.metrics.core.processors import in_threads
 from lethe.metrics.core.registry import Feature, Parameters
+
+
+class ShadowParameters(Parameters):
+    """n_models: the first ones, which are attacked (a fit takes about a second). shadow_rows: used of both sets."""
+
+    n_models: int = Field(8, ge=1)
+    shadow_rows: int = Field(5000, ge=2)
+    seed: int = Field(0, ge=0)
+
+
+def svc_member_share(members: npt.NDArray[Any], others: npt.NDArray[Any], targets: npt.NDArray[Any]) -> float:
+    """Return the share of targets that a support vector classifier calls members, in [0, 1].
+
+    members, others, targets: features, shape (n,) or (n, n_features), at least one row each.
+    Source: Golatkar et al. 2020 (arXiv:2003.02960): C = 3, radial kernel, gamma = 1 / n_features.
+    """
+    from sklearn.svm import SVC  # noqa: PLC0415  slow to import; this attack alone needs it
+
+    return _share(SVC(C=3, gamma="auto", kernel="rbf"), members, others, targets)
+
+
+def logistic_member_share(members: npt.NDArray[Any], others: npt.NDArray[Any], targets: npt.NDArray[Any]) -> float:
+    """Return the same share by logistic regression with balanced class weights.
+
+    Source: Foster et al. 2024 (arXiv:2308.07707), program, metrics.py.
+    """
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415  slow to import; this attack alone needs it
+
+    return _share(LogisticRegression(class_weight="balanced"), members, others, targets)
+
+
+def _share(classifier: Any, members: npt.NDArray[Any], others: npt.NDArray[Any], targets: npt.NDArray[Any]) -> float:
+    rows = np.concatenate((_columns(members), _columns(others)))
+    classifier.fit(rows, np.repeat([1.0, 0.0], [len(members), len(others)]))
+    return float(classifier.predict(_columns(targets)).mean())
+
+
+def _columns(features: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    # the published programs have their features in float32; so an example falls on the same side of the boundary
+    return np.asarray(features, np.float32).reshape(len(features), -1)
+
+
+def shadow_part(features: Float64, n_rows: int, *, seed: int) -> Float64:
+    """Return at most n_rows rows, drawn at random from the rows in ascending order; so their order does not matter."""
+    rows = features.reshape(len(features), -1)
+    ordered = rows[np.lexsort(rows.T[::-1])]
+    chosen = np.random.default_rng(seed).permutation(len(ordered))[:n_rows]
+    return np.asarray(ordered[np.sort(chosen)])
+
+
+SMALLEST = 1e-30  # the logarithm of a smaller probability is that of this one
+
+
+def confidence(probabilities: Float64, labels: Int64) -> Float64:
+    """Return the probability of the label, shape (n_examples,).
+
+    probabilities: shape (n_examples, n_classes). labels: shape (n_examples,), class numbers. So for all below.
+    """
+    return np.asarray(probabilities[np.arange(labels.size), labels], dtype=np.float64)
+
+
+def correctness(probabilities: Float64, labels: Int64) -> Float64:
+    """Return 1.0 where the label is the likeliest class, else 0.0, shape (n_examples,)."""
+    return np.asarray(probabilities.argmax(axis=1) == labels, dtype=np.float64)
+
+
+def entropy(probabilities: Float64) -> Float64:
+    """Return the entropy of each row in nats, shape (n_examples,)."""
+    return np.asarray((probabilities * _negative_log(probabilities)).sum(axis=1), dtype=np.float64)
+
+
+def modified_entropy(probabilities: Float64, labels: Int64) -> Float64:
+    """Return -(1 - p_y) log p_y - sum over other classes of p_c log(1 - p_c), in nats, shape (n_examples,).
+
+    Source: Song and Mittal 2021 (arXiv:2003.10595), equation 6.
+    """
+    rows = np.arange(labels.size)
+    complement = 1 - probabilities
+    weights, terms = probabilities.copy(), _negative_log(complement)
+    weights[rows, labels] = complement[rows, labels]
+    terms[rows, labels] = _negative_log(probabilities[rows, labels])
+    return np.asarray((weights * terms).sum(axis=1), dtype=np.float64)
+
+
+def modified_entropy_published(probabilities: Float64, labels: Int64) -> Float64:
+    """Return what the program of SalUn computes under that name, shape (n_examples,); it is not modified entropy.
+
+    It exchanges p and 1 - p in the columns of *all* labels that occur, in every row, and takes log p of every class
+    where log(1 - p) belongs. So the value of an example depends on the labels of the others.
+    Source: Fan et al. 2024 (arXiv:2310.12508), OPTML-Group/Unlearn-Saliency, evaluation/SVC_MIA.py.
+    """
+    weights = probabilities.copy()
+    present = np.unique(labels)
+    weights[:, present] = 1 - probabilities[:, present]
+    logarithms = np.log(np.where(probabilities > 0, probabilities, SMALLEST))  # here only 0 is replaced
+    return np.asarray(-(weights * logarithms).sum(axis=1), dtype=np.float64)
+
+
+def _negative_log(probabilities: Float64) -> Float64:
+    return np.asarray(-np.log(np.maximum(probabilities, SMALLEST)))
+
 
 FeatureName = Literal["correctness", "confidence", "entropy", "m_entropy", "m_entropy_published", "prob"]
 FEATURES: dict[str, Callable[[Float64, Int64], Float64]] = {

@@ -1,5 +1,6 @@
-"""A metric in words: the page of the documentation and the facts of the catalogue, made from the registry."""
+"""A metric in words: its page, the facts of the catalogue, and its table as lines."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lethe.metrics.core.array_catalogue import ARRAYS, Side
@@ -92,3 +93,18 @@ def _parameters(entry: Metric) -> list[str]:
         return []
     rows = [f"| `{name}` | `{field.default}` |" for name, field in fields.items()]
     return ["## Parameters", "", "| parameter | default |", "|---|---|", *rows, ""]
+
+
+def table_lines(table: Mapping[str, Any]) -> list[str]:
+    """Return "name: value" or "name: value, value, ..." for each entry; numbers with four digits, None as a dash."""
+    lines = []
+    for name, cell in table.items():
+        column = isinstance(cell, Sequence) and not isinstance(cell, str)
+        lines.append(f"{name.replace('_', ' ')}: {', '.join(map(_cell, cell)) if column else _cell(cell)}")
+    return lines
+
+
+def _cell(cell: object) -> str:
+    if cell is None:
+        return "–"
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)

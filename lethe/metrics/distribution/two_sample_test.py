@@ -9,8 +9,9 @@ from scipy.special import logsumexp
 from lethe.metrics.core.arrays import Bool, Float64
 from lethe.metrics.core.registry import Direction, Metric, Parameters, both_sides
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.distribution.kernels import Kernel, distances
-from lethe.metrics.distribution.permuted_mmd import (
+from lethe.metrics.distribution.kernels import (
+    Kernel,
+    distances,
     geometric_bandwidths,
     linear_bandwidths,
     permuted_labels,

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from lethe.metrics.benchmark.amenability import amenability
-from lethe.metrics.benchmark.budget_strength import budget_strength
+from lethe.metrics.benchmark.training_choices import amenability, budget_strength
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.membership.consistent_unforgettability import consistent_unforgettability, hits
+from lethe.metrics.membership.umia import consistent_unforgettability, hits
 
 
 def losses(seed: int, n_examples: int = 40, scale: float = 1.0) -> np.ndarray:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lethe.metrics.benchmark.deepunlearn_objective import deepunlearn_objective
+from lethe.metrics.benchmark.training_choices import deepunlearn_objective
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 
 

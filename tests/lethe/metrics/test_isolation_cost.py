@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.cost.isolation_cost import isolation_cost, occupied_shards
+from lethe.metrics.cost.cost import isolation_cost, occupied_shards
 
 
 def all_shards_by_the_formula(p: int, n: int) -> float:

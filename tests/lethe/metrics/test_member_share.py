@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
-from lethe.metrics.attacks.member_share import shadow_part, svc_member_share
-from lethe.metrics.attacks.svc_efficacy import FEATURES, efficacies
+from lethe.metrics.attacks.svc_efficacy import FEATURES, efficacies, shadow_part, svc_member_share
 from lethe.metrics.core.softmax import softmax
-from lethe.metrics.membership.entropy_attack import logistic_shares, svc_shares
+from lethe.metrics.membership.mia import logistic_shares, svc_shares
 
 SETTINGS = {"n_models": 2, "shadow_rows": 60, "seed": 0}
 LABELS = np.arange(30) % 5

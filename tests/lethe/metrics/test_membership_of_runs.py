@@ -4,10 +4,16 @@ import numpy as np
 import pytest
 
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.membership.gaussian_score import gaussian_score, noise_alignment
-from lethe.metrics.membership.iam import iam, signal
-from lethe.metrics.membership.rmia import leave_one_out, rmia, scores
-from lethe.metrics.membership.ruli import log_ratios, ruli
+from lethe.metrics.membership.run_scores import (
+    gaussian_score,
+    iam,
+    leave_one_out,
+    noise_alignment,
+    rmia,
+    scores,
+    signal,
+)
+from lethe.metrics.membership.ulira import log_ratios, ruli
 
 
 def shares(seed, low=0.2, high=0.8, n=10, examples=5):

@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.metrics.outputs.activation_distance import activation_l1
-from lethe.metrics.outputs.disagreement import disagreement
+from lethe.metrics.outputs.predictions import activation_l1, disagreement
 
 SEEDS = st.integers(0, 2**32 - 1)
 METRICS = (activation_l1, disagreement)

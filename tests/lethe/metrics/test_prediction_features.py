@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.metrics.attacks.prediction_features import (
+from lethe.metrics.attacks.svc_efficacy import (
     confidence,
     correctness,
     entropy,

@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from lethe.metrics.attacks import scalar_attack
 from lethe.metrics.core.processors import in_threads, slices
-from lethe.metrics.membership import consistent_unforgettability, umia
+from lethe.metrics.membership import umia
 
 
 def blas_threads() -> set[int]:
@@ -20,7 +20,7 @@ def blas_threads() -> set[int]:
     ("module", "function"),
     [
         (scalar_attack, partial(umia.forget_test_attack, n_splits=2, seed=0)),
-        (consistent_unforgettability, consistent_unforgettability.hits),
+        (umia, umia.hits),
     ],
 )
 def test_small_fits_have_one_blas_thread(module, function, monkeypatch):

@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.distribution.relative_position import nearer_to_retrained, relative_position
-from lethe.metrics.distribution.relative_test import relative_test, relative_test_permutation
+from lethe.metrics.distribution.relative_test import (
+    nearer_to_retrained,
+    relative_position,
+    relative_test,
+    relative_test_permutation,
+)
 
 
 def runs(seed, mean=0.0, n=40, examples=6):

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from lethe.evaluation.probes.perturbation import perturbed_accuracy
-from lethe.metrics.weights.residual_knowledge import residual_knowledge
+from lethe.metrics.weights.probes import residual_knowledge
 
 COPIES, RADII = 1000, (0.0, 0.5, 2.0)
 

@@ -4,10 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from lethe.metrics.accuracy.retention import retdev, retention
-from lethe.metrics.accuracy.sape import sape, symmetric_percentage_error
+from lethe.metrics.accuracy.gaps import retdev, retention, sape, symmetric_percentage_error
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.cost.rte import rte
+from lethe.metrics.cost.cost import rte
 
 ACCURACIES = arrays(np.float64, st.integers(1, 12), elements=st.floats(0.01, 1))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lethe.metrics import InvalidMetricInput
-from lethe.metrics.weights.robustness import ATTACKS, robustness
+from lethe.metrics.weights.probes import ATTACKS, robustness
 
 G = len(ATTACKS)
 

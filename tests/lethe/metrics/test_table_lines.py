@@ -1,6 +1,6 @@
 """A metric's table as lines of text."""
 
-from lethe.metrics.core.table_lines import table_lines
+from lethe.metrics.core.metric_text import table_lines
 
 
 def test_numbers_columns_words_and_gaps_are_lines() -> None:

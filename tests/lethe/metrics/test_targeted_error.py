@@ -3,9 +3,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.metrics.confusion.confusion_matrices import confused_counts
-from lethe.metrics.confusion.ic_error import ic_error, ic_utility
-from lethe.metrics.confusion.targeted_error import property_generalisation, targeted_error
+from lethe.metrics.confusion.confusion import (
+    confused_counts,
+    ic_error,
+    ic_utility,
+    property_generalisation,
+    targeted_error,
+)
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 
 METRICS = (targeted_error, property_generalisation, ic_error, ic_utility)

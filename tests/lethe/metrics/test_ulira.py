@@ -3,8 +3,7 @@ import pytest
 from scipy.stats import norm
 
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.membership.ulira import State, ulira
-from lethe.metrics.membership.ulira_correctness import membership_probabilities, ulira_correctness
+from lethe.metrics.membership.ulira import State, membership_probabilities, ulira, ulira_correctness
 from tests.lethe.metrics.literal_attacks import correctness_memberships
 
 SHAPE = (6, 2, 5)

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.metrics.attacks.likelihood_attack import balanced_accuracy, held_out_ratios
-from lethe.metrics.membership.ulira_split import ulira_split
+from lethe.metrics.membership.ulira import ulira_split
 from tests.lethe.metrics.literal_attacks import ulira_ratios
 
 SEEDS = st.integers(0, 2**32 - 1)

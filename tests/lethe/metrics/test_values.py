@@ -6,21 +6,15 @@ import numpy as np
 import pytest
 
 from lethe.metrics import Inputs, InvalidMetricInput, evaluate
-from lethe.metrics.accuracy.aus import aus
-from lethe.metrics.accuracy.average_gap import average_gap, average_gap_mia
-from lethe.metrics.accuracy.mubench_harmonic_mean import mubench_harmonic_mean
-from lethe.metrics.accuracy.tow import tow
-from lethe.metrics.benchmark.epsilon_correlation import epsilon_correlation
-from lethe.metrics.benchmark.hardness import hardness
+from lethe.metrics.accuracy.gaps import average_gap, average_gap_mia
+from lethe.metrics.accuracy.trade_offs import aus, mubench_harmonic_mean, tow
+from lethe.metrics.benchmark.hard_examples import epsilon_correlation, hardness
 from lethe.metrics.core.run_means import gap_of_runs
 from lethe.metrics.forgetting.epsilon_histogram import epsilon_histogram
-from lethe.metrics.membership.nomus import nomus
-from lethe.metrics.outputs.activation_distance import activation_l2, js_to_retrained
-from lethe.metrics.outputs.entropy_histogram import entropy_counts, entropy_histogram
-from lethe.metrics.outputs.output_histograms import output_histograms
-from lethe.metrics.outputs.zrf import zrf_per_model, zrf_published_per_model
-from lethe.metrics.weights.relearn_time import relearn_time
-from lethe.metrics.weights.residual_knowledge import residual_knowledge
+from lethe.metrics.membership.umia import nomus
+from lethe.metrics.outputs.histograms import entropy_counts, entropy_histogram, output_histograms
+from lethe.metrics.outputs.predictions import activation_l2, js_to_retrained, zrf_per_model, zrf_published_per_model
+from lethe.metrics.weights.probes import relearn_time, residual_knowledge
 
 ACCURACIES = {
     "unlearned_forget": np.array([0.9, 0.7]),

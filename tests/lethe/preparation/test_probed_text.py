@@ -12,7 +12,7 @@ from lethe.evaluation.model_outputs import read_outputs, read_probed_references
 from lethe.evaluation.probes.split_probes import probed_split
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import evaluate
-from lethe.metrics.weights.robustness import ATTACKS
+from lethe.metrics.weights.probes import ATTACKS
 from lethe.preparation.prepare import prepare_split
 from tests.support.towns import towns_toml, write_towns
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from lethe.evaluation.probes.attacked import attacked_knowledge, loss_barrier
 from lethe.evaluation.probes.examples import ImageExamples
-from lethe.metrics.weights.robustness import ATTACKS
+from lethe.metrics.weights.probes import ATTACKS
 from lethe.networks.rounding import prune, quantize
 
 

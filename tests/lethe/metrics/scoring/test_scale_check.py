@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lethe.metrics.core.scale_check import scale_warnings
+from lethe.metrics.core.input_warnings import scale_warnings
 
 DRAW = np.random.default_rng(0)
 LOGITS = DRAW.normal(2.0, 3.0, (16, 8))

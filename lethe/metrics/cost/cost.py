@@ -1,11 +1,36 @@
-"""What it costs to unlearn by retraining the shards that hold the forgotten examples (SISA)."""
+"""What unlearning costs: against retraining, and by retraining the shards that hold the forgotten examples (SISA)."""
 
 import numpy as np
 
+from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.core.registry import Direction, Metric, Scope
+from lethe.metrics.core.registry import Direction, Metric, Need, Resampling, Scope
 from lethe.metrics.core.result import MetricResult
+
+
+def rte(wall_time_s: Float64, retraining_time_s: float) -> MetricResult:
+    """Return the time of one retraining over the median time of a run, > 0; above 1 is faster than retraining.
+
+    wall_time_s: of every run, shape (n_models,), seconds. retraining_time_s: one number, measured on the same kind of
+    device. per_run: the ratio of every run.
+    Source: Cadet et al. 2024 (arXiv:2410.01276), section 5.4: run time efficiency.
+    """
+    return MetricResult(float(retraining_time_s / np.median(wall_time_s)), per_run=retraining_time_s / wall_time_s)
+
+
+RTE = Metric(
+    id="rte",
+    title="Run time efficiency (RTE)",
+    function=rte,
+    needs={"wall_time_s": Need("wall_time_s"), "retraining_time_s": Need("retraining_time_s", Side.SHARED)},
+    unit="times",
+    direction=Direction.HIGHER,
+    resampling=Resampling.MODELS,
+    bounds=(0.0, float("inf")),
+    source="Cadet et al. 2024 (2410.01276), section 5.4",
+    formula="t_retraining / median_i t_i",
+)
 
 
 def isolation_cost(n_shards: int, n_forgotten: int) -> MetricResult:
@@ -39,7 +64,7 @@ def occupied_shards(n_shards: int, n_forgotten: int) -> Float64:
     return probability
 
 
-METRIC = Metric(
+ISOLATION_COST = Metric(
     id="isolation_cost",
     title="Expected cost of shard-wise retraining",
     function=isolation_cost,
