@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lethe.benchmark.results import benchmark_results
 from lethe.reports.benchmark_tables import benchmark_tables
-from lethe.reports.html_table import html_table
-from lethe.reports.table import Table
+from lethe.reports.table import Table, html_table
 from lethe.reports.tidy_benchmark import COLUMNS, csv_text, latex_text, tidy_rows
 from lethe.reports.written import json_text, written
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from lethe.metrics.core.metric_evaluation import MetricEvaluation
 from lethe.metrics.metric_json import evaluations_as_json
-from lethe.reports.html_table import html_table
 from lethe.reports.model_card import model_card
+from lethe.reports.table import html_table
 from lethe.reports.tidy_rows import COLUMNS, evaluation_rows, number_text
 from lethe.reports.written import json_text, written
 

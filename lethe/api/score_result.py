@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lethe.metrics.scoring.calibration import Suspicion, calibrate
 from lethe.metrics.scoring.score import ModelOutputs, Score
-from lethe.reports.html_table import html_table
+from lethe.reports.table import html_table
 from lethe.reports.written import json_text, written
 
 if TYPE_CHECKING:

@@ -141,7 +141,7 @@ class Split:
         return f"Split({str(self.path)!r}, competition={self.competition!r}, n_models={self.n_models})"
 
     def _repr_html_(self) -> str:
-        from lethe.reports.html_table import html_table
+        from lethe.reports.table import html_table
 
         rows = [
             ("competition", self.competition),

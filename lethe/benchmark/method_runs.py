@@ -23,8 +23,8 @@ from lethe.evaluation.manifest import Manifest
 from lethe.evaluation.model_outputs import read_stored_outputs
 from lethe.evaluation.original_models import find_place, read_integer_buffers, read_original
 from lethe.evaluation.shard_outputs import RunOutputs, ShardOutputs, join
-from lethe.submission.failure_place import place_beside
 from lethe.submission.package import Package, load_package
+from lethe.submission.traceback_text import place_beside
 from lethe.tuning.local_run import SplitRuns
 
 if TYPE_CHECKING:

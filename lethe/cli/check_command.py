@@ -18,7 +18,7 @@ from lethe.competition.kit_models import MIN_FOR_A_SHARE
 from lethe.competition.run_limits import compare_with_limit
 from lethe.errors import InvalidInput
 from lethe.runtime.original_filenames import name_as_sent
-from lethe.submission.failure_place import place_beside
+from lethe.submission.traceback_text import place_beside
 
 if TYPE_CHECKING:
     from lethe.evaluation.local_check import Checked, Kit, OnRun

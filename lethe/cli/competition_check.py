@@ -10,8 +10,8 @@ from lethe.cli.competition_data import lies_beside, not_looked_at, own_datasets,
 from lethe.cli.output import console
 
 if TYPE_CHECKING:
+    from lethe.competition.estimates import RecipeCost
     from lethe.competition.file import CompetitionFile
-    from lethe.competition.recipe_cost import RecipeCost
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _is_own(path: Path, file: "CompetitionFile") -> bool:
 def _check_task(
     path: Path, file: "CompetitionFile", *, data: Path | None, looks: bool
 ) -> tuple[TaskCheck, tuple[str, ...]]:
-    from lethe.competition.recipe_cost import recipe_cost
+    from lethe.competition.estimates import recipe_cost
     from lethe.competition.run_limits import RetrainingCost, limit_warnings
 
     with own_datasets(path, file, data=data) as is_here:

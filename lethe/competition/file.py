@@ -19,24 +19,28 @@ from pydantic import (
     model_validator,
 )
 
-from lethe.competition.limits_section import Limits
 from lethe.competition.metric_requests import require_metric_fits, require_metric_ranks
 from lethe.competition.mistakes import read_toml, with_suggestion, wrong_types
-from lethe.competition.pages_section import Pages
-from lethe.competition.participation_section import Participation
-from lethe.competition.phases_section import MAX_PHASES, Late, Phase, require_phases_in_order
-from lethe.competition.ranking_section import JOINT_AUDIT, SCORE, Ranking
-from lethe.competition.read_only import Options
 from lethe.competition.recipes_section import METRIC_ID
 from lethe.competition.report_section import Report
-from lethe.competition.section import Section
+from lethe.competition.section import Options, Section, Timestamp
+from lethe.competition.sections import (
+    JOINT_AUDIT,
+    MAX_PHASES,
+    SCORE,
+    Late,
+    Limits,
+    Pages,
+    Participation,
+    Phase,
+    Ranking,
+    Submissions,
+    Workers,
+    require_phases_in_order,
+)
 from lethe.competition.splits_section import Splits
-from lethe.competition.submissions_section import Submissions
-from lethe.competition.task import CausalLm, ImageClassification, Task
+from lethe.competition.task import CausalLm, ImageClassification, Task, require_text_settings
 from lethe.competition.tasks_section import Combine, completed, said_once, wrong_combination
-from lethe.competition.text_settings import require_text_settings
-from lethe.competition.timestamp import Timestamp
-from lethe.competition.workers_section import Workers
 from lethe.errors import InvalidCompetitionFile, Violation, list_violations
 from lethe.metrics.scoring.attacks.family import (
     DEFAULT_ATTACKS,

@@ -7,7 +7,7 @@ nothing. It is a share of the fastest retraining that is known; what starting a 
 import math
 from dataclasses import dataclass, field
 
-from lethe.competition.limits_section import Limits
+from lethe.competition.sections import Limits
 
 SMALLEST_USEFUL_S = 0.02  # of the processor: a dozen steps of torch in a fresh process, and what it loads for them
 WALL_TIMES_CPU = 10.0  # a run that waits for a processor has so many times its processor time by the clock

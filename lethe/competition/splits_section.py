@@ -5,9 +5,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from lethe.competition.read_only import Weights
 from lethe.competition.recipes_section import Recipes
-from lethe.competition.section import Section
+from lethe.competition.section import Section, Weights
 
 WEAKEST_SEED_BITS = 64
 SEED_BITS = 127  # nobody tries them all, and every database takes the number as JSON

@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from lethe.competition.read_only import Weights
-from lethe.competition.section import Section
+from lethe.competition.section import Section, Weights
 from lethe.errors import Violation
 
 MOST_TASKS = 16

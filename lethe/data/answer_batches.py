@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from lethe.data.text_errors import InvalidText
+from lethe.data.errors import InvalidText
 from lethe.data.tokenizers import QUESTION, Tokenizer
 from lethe.runtime.answer_loaders import Batch, pad
 

@@ -1,6 +1,6 @@
-"""What can go wrong with a split, in the organiser's words."""
+"""Errors of data, of images and of texts."""
 
-from lethe.errors import AppError, HostFault, InvalidCompetitionFile
+from lethe.errors import AppError, HostFault, InvalidCompetitionFile, InvalidInput
 
 
 class InvalidDataset(InvalidCompetitionFile):
@@ -21,3 +21,21 @@ class SplitNotPrepared(HostFault):
 
 class DamagedSplit(HostFault):
     slug, title = "damaged-split", "A file of the prepared split is damaged"
+
+
+class InvalidText(InvalidInput):
+    """Questions and answers cannot be used; the message names the file, the line and what is allowed."""
+
+    slug, title = "invalid-text", "The text cannot be used"
+
+
+class InvalidTokenizer(InvalidInput):
+    """A tokenizer file cannot be read, or does not fit the network."""
+
+    slug, title = "invalid-tokenizer", "The tokenizer cannot be used"
+
+
+class InvalidLanguageModel(InvalidInput):
+    """Weights of a language model cannot be used; the message names the tensor."""
+
+    slug, title = "invalid-language-model", "The language model's weights cannot be used"

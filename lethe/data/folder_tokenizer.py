@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lethe.data.text_errors import InvalidTokenizer
+from lethe.data.errors import InvalidTokenizer
 from lethe.data.tokenizers import PROMPT, QUESTION, PromptedTokenizer
 
 DATE = "10 Apr 2025"  # where a chat template states one; a fixed one, so that tokens never change

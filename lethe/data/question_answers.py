@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lethe.data.text_errors import InvalidText
+from lethe.data.errors import InvalidText
 from lethe.text_files import read_text
 
 

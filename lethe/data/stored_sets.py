@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -13,7 +13,19 @@ from lethe.data.datasets.image_dataset import ImageDataset
 from lethe.data.errors import DamagedSplit
 from lethe.data.files import read_tensors, write_tensors
 from lethe.data.partition import Cut, Indices
-from lethe.data.trigger import with_trigger
+
+SIDE_SHARE = 8  # the square's side is this part of the image's shorter side
+LEAST_SIDE = 2  # pixels
+WHITE = 255
+
+
+def with_trigger(images: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return copies of the images with the trigger; all other pixels stay. images: uint8 [n, C, H, W]."""
+    side = max(LEAST_SIDE, -(-min(images.shape[2:]) // SIDE_SHARE))
+    stamped = np.array(images, dtype=np.uint8)
+    stamped[:, :, -side:, -side:] = WHITE
+    return stamped
+
 
 AGE = "age"  # the dataset's column that entries find under this name
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from lethe.data.text_errors import InvalidTokenizer
+from lethe.data.errors import InvalidTokenizer
 
 START_TOKENS = ("<s>", "<|begin_of_text|>", "<bos>")
 QUESTION = "{question}"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from lethe.data.text_errors import InvalidTokenizer
+from lethe.data.errors import InvalidTokenizer
 from lethe.data.tokenizers import Tokenizer
 
 

@@ -21,10 +21,10 @@ from lethe.data.split_questions import QUESTIONS, SplitQuestions
 from lethe.data.stored_sets import SET_PATHS
 from lethe.device.precision import device_arithmetic, one_thread, zero_for_denormals
 from lethe.evaluation.answer_losses import AnswerScores, AnswerStatistics, answer_scores, answer_statistics
-from lethe.evaluation.answer_texts import FORGET_ANSWERS, texts_as_array
 from lethe.evaluation.inference import NonFiniteOutputs
 from lethe.evaluation.manifest import NETWORK_PATH, Manifest, require_whole
 from lethe.evaluation.original_models import ORIGINAL
+from lethe.evaluation.sample_answer_files import FORGET_ANSWERS, texts_as_array
 from lethe.evaluation.shard_outputs import RunOutputs
 from lethe.evaluation.text import (
     QuestionSet,

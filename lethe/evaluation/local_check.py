@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from lethe.competition.file import Scoring
-from lethe.competition.limits_section import Limits
+from lethe.competition.sections import Limits, Submissions
 from lethe.competition.stored_document import read_stored
-from lethe.competition.submissions_section import Submissions
 from lethe.errors import InvalidInput, InvalidSubmission
 from lethe.evaluation.child_runs import ChildResult, ChildRuns
 from lethe.evaluation.evaluators import sample_evaluator

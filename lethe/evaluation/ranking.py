@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lethe.competition.ranking_section import JOINT_AUDIT, SCORE, Ranking
 from lethe.competition.report_section import Report
+from lethe.competition.sections import JOINT_AUDIT, SCORE, Ranking
 from lethe.evaluation.competition_score import OFFLINE_SEED, with_attack_seed
 from lethe.metrics import Inputs, InvalidMetricInput, evaluate
 from lethe.metrics.core.registry import Direction

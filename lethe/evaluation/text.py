@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lethe.data.answer_batches import TokenizedAnswer, tokenize_answer, tokenize_prompt
+from lethe.data.errors import InvalidText
 from lethe.data.question_answers import QuestionAnswer
-from lethe.data.text_errors import InvalidText
 from lethe.data.tokenizers import Tokenizer
 from lethe.evaluation.answer_losses import AnswerStatistics, answer_losses
 from lethe.evaluation.generation import MAX_NEW_TOKENS, generate_greedily

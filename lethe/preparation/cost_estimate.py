@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lethe.competition.estimates import arithmetic_seconds
 from lethe.competition.file import Training
-from lethe.competition.training_cost import arithmetic_seconds
 from lethe.networks.builders import build
 
 

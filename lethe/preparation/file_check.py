@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from lethe.competition.estimates import fastest_retraining_seconds, retraining_seconds
 from lethe.competition.file import CompetitionFile
 from lethe.competition.network_size import MAX_PARAMETERS
-from lethe.competition.training_cost import fastest_retraining_seconds, retraining_seconds
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets.image_dataset import ImageDataset
 from lethe.data.errors import InvalidSplit

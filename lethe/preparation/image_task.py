@@ -16,13 +16,13 @@ from lethe.data.partition import Cut, Indices, cut_dataset
 from lethe.data.stored_sets import StoredSet, read_true_labels, write_sets
 from lethe.evaluation.inference import SplitEvaluator
 from lethe.evaluation.manifest import EvaluationSettings
-from lethe.preparation import batch_size as batch_sizes
 from lethe.preparation import cost_estimate, fingerprint, model_shards, split_report
-from lethe.training import convergence_check, trainer_selection
+from lethe.preparation.batch_size import choose_batch_size
+from lethe.training import trainer, trainer_selection
 from lethe.training.trainer import TrainingJob
 
 train_models = trainer_selection.train_models
-training_accuracy = convergence_check.training_accuracy
+training_accuracy = trainer.training_accuracy
 
 
 def open_dataset(competition: CompetitionFile) -> ImageDataset:
@@ -87,7 +87,7 @@ def chance(network: Mapping[str, Any]) -> float:
 
 
 def batch_size(network: Mapping[str, Any], sets: Mapping[str, StoredSet], *, device: str, precision: Any) -> int:
-    return batch_sizes.choose_batch_size(network, sets, device=device, precision=precision)
+    return choose_batch_size(network, sets, device=device, precision=precision)
 
 
 def training_seconds(

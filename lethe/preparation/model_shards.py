@@ -16,9 +16,8 @@ from lethe.evaluation.model_outputs import OUTPUT_PATHS, Kind, read_stored_outpu
 from lethe.evaluation.shard_outputs import StoredOutputs
 from lethe.preparation.step_cache import OnProgress, PreparationProgress
 from lethe.training.checkpoints import TrainingCheckpoints
-from lethe.training.convergence_check import check_learned
 from lethe.training.stacked_training import ENSEMBLE_SIZE, model_bytes, stacks_well
-from lethe.training.trainer import Job, OnNote, State
+from lethe.training.trainer import Job, OnNote, State, check_learned
 
 if TYPE_CHECKING:
     from lethe.preparation.task_kinds import TaskPreparation

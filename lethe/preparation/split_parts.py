@@ -29,8 +29,7 @@ from lethe.preparation.split_report import report_page
 from lethe.preparation.step_cache import OnProgress, Step, Workspace
 from lethe.preparation.task_kinds import task_preparation
 from lethe.training.checkpoints import TrainingCheckpoints
-from lethe.training.convergence_check import check_learned
-from lethe.training.trainer import Job
+from lethe.training.trainer import Job, check_learned
 
 TRAINED_ON: dict[Kind, tuple[str, ...]] = {
     "retrained": ("retain",),

@@ -14,7 +14,7 @@ from lethe.competition.visibility import Visibility
 from lethe.data.answer_batches import TokenizedAnswer, tokenize_answer
 from lethe.data.answer_sets import StoredAnswers
 from lethe.data.datasets.questions import QuestionDataset, open_questions, tokenizer_suffix
-from lethe.data.errors import InvalidSplit
+from lethe.data.errors import InvalidLanguageModel, InvalidSplit, InvalidTokenizer
 from lethe.data.files import read_json, read_tensors, write_json, write_tensors
 from lethe.data.partition import Cut, Indices
 from lethe.data.question_answers import QuestionAnswer
@@ -22,7 +22,6 @@ from lethe.data.question_cut import cut_questions
 from lethe.data.seeds import derive_seed
 from lethe.data.split_questions import QUESTIONS, TOKENIZER_STEM, SplitQuestions, write_split_questions
 from lethe.data.stored_sets import SET_PATHS
-from lethe.data.text_errors import InvalidLanguageModel, InvalidTokenizer
 from lethe.data.tokenizers import QUESTION, Tokenizer, require_tokenizer_fits
 from lethe.data.vocabulary_cut import CutTokenizer, used_ids
 from lethe.evaluation.answer_evaluation import AnswerEvaluator
@@ -47,11 +46,10 @@ from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from lethe.text_files import as_on_disk
 from lethe.training.answer_training import AnswerJob
 from lethe.training.checkpoints import TrainingCheckpoints
-from lethe.training.pretrained import Pretrained, load_pretrained, options_of, vocabulary_size
+from lethe.training.pretrained import Pretrained, load_pretrained, options_of, vocabulary_size, with_vocabulary
 from lethe.training.stacked_training import model_bytes
 from lethe.training.trainer import OnEpoch, OnNote, State, train_model
 from lethe.training.trainer_selection import train_in_turn
-from lethe.training.vocabulary import with_vocabulary
 
 PRETRAINED = "hidden/pretrained.safetensors"
 BATCH_SIZE = 32

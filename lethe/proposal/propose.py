@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from lethe.competition.estimates import mlp_operations, retraining_seconds, small_cnn_operations
 from lethe.competition.file import CompetitionFile, parse_competition
-from lethe.competition.training_cost import mlp_operations, retraining_seconds, small_cnn_operations
 from lethe.proposal.detect import Detected
 
 MODELS = (512, 256, 128, 64, 32)  # N: the most that are trained in the time

@@ -10,13 +10,140 @@ from lethe.benchmark.benchmark_results import BenchmarkResults
 from lethe.benchmark.results import RETAIN_UTILITY, benchmark_results, higher_is_better
 from lethe.benchmark.tuned_methods import TUNED
 from lethe.metrics.benchmark.hard_examples import epsilon_correlation
+from lethe.metrics.benchmark.rankings import N_GROUPS, dense_ranks, pareto_counts, ranking_groups
+from lethe.metrics.core.arrays import Float64, Int64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.reports.comparable_methods import left_out, ranking_note
-from lethe.reports.group_tables import group_mean_table
-from lethe.reports.performance_table import performance_table
-from lethe.reports.ranking_table import pareto_table, ranking_table
 from lethe.reports.split_ranking_table import split_ranking_tables
 from lethe.reports.table import FAILED, Column, Table, Value
+
+GROUPS = tuple(f"G{number}" for number in range(1, N_GROUPS + 1))
+
+
+def group_counts(results: BenchmarkResults, metric: str, *, higher_is_better: bool) -> tuple[Int64, Int64]:
+    """Return counts in G1, G2, G3 and failed, shape (n_ranked, 4), and ranks, shape (n_ranked,).
+
+    References take no part. A missing value is in no group and no failure.
+    """
+    chosen = results.ranked
+    found = ranking_groups(results.metric(metric)[:, chosen], higher_is_better=higher_is_better)
+    counts = found.counts.copy()
+    counts[:, N_GROUPS] = results.failures[:, chosen].sum(axis=0)
+    return counts, dense_ranks(-counts[:, :N_GROUPS])
+
+
+def grouped_values(counts: Int64, rank: int) -> tuple[Value, ...]:
+    """Return a method's counts and rank as values of a row; nothing is shown of a method that is in no cell yet."""
+    return (*counts.tolist(), int(rank)) if counts.any() else (None,) * (len(counts) + 1)
+
+
+def group_mean_table(results: BenchmarkResults, metric: str, *, higher_is_better: bool) -> Table:
+    """Return a row per cell: worst value, means of the groups from last to first, best value.
+
+    Source: Cadet et al. 2024 (arXiv:2410.01276), table V.
+    """
+    values = results.metric(metric)[:, results.ranked]
+    groups = ranking_groups(values, higher_is_better=higher_is_better).groups
+    rows: list[tuple[Value, ...]] = []
+    for cell, row, group in zip(results.cells, values, groups, strict=True):
+        present = row[~np.isnan(row)]
+        means = [float(row[group == g].mean()) if (group == g).any() else None for g in range(N_GROUPS, 0, -1)]
+        ends = (float(present.min()), float(present.max())) if present.size else (None, None)
+        worst, best = ends if higher_is_better else ends[::-1]
+        rows.append((cell, worst, *means, best))
+    columns = ("Cell", "Worst", *(f"{name} mean" for name in reversed(GROUPS)), "Best")
+    return Table(f"Group means of {metric}", tuple(Column(name) for name in columns), tuple(rows))
+
+
+COLUMNS = {
+    "RA": "retain_accuracy",
+    "FA": "forget_accuracy",
+    "TA": "test_accuracy",
+    "RR": "retain_retention",
+    "FR": "forget_retention",
+    "TR": "test_retention",
+    "RetDev": "retdev",
+    "Indisc": "indiscernibility",
+    "T-MIA": "umia",
+    "RTE": "rte",
+    "RTE cpu": "rte_cpu",
+    "RTE work": "rte_work",
+}
+
+
+def performance_table(results: BenchmarkResults, cell: str) -> Table:
+    """Return the table of a cell, methods in the order of the results.
+
+    The values are read under the names in `COLUMNS`. RTE: by the clock, as in the paper; RTE cpu: by processor
+    time; RTE work: by examples that pass through networks, the same on every machine. A failed method has F throughout.
+    Raises InvalidMetricInput for an unknown cell. Source: Cadet et al. 2024 (arXiv:2410.01276), table IV.
+    """
+    if cell not in results.cells:
+        raise InvalidMetricInput(f"no cell is called {cell!r}; there are {', '.join(results.cells)}")
+    row = results.cells.index(cell)
+    values = [results.metric(metric)[row] for metric in COLUMNS.values()]
+    failed = results.failures[row]
+    rows: list[tuple[Value, ...]] = [
+        (method, *(FAILED if failed[i] else float(column[i]) for column in values))
+        for i, method in enumerate(results.methods)
+    ]
+    return Table(cell, (Column("Method"), *(Column(name) for name in COLUMNS)), tuple(rows))
+
+
+DEEPUNLEARN = {"retdev": False, "indiscernibility": True}
+
+
+def ranking_table(results: BenchmarkResults, higher_is_better: Mapping[str, bool] = DEEPUNLEARN) -> Table:
+    """Return a row per ranked method, best rank by the first metric first, ties by the next, then by name.
+
+    higher_is_better: metric -> direction. Columns: for each metric G1, G2, G3, F and rank; the number of cells with
+    the method on the Pareto frontier of all these metrics; and, where all have standard errors, on the frontier that
+    noise within one standard error takes nothing off. A method without a value or a failure has no rank.
+    Raises InvalidMetricInput without a metric. Source: Cadet et al. 2024 (arXiv:2410.01276), table III.
+    """
+    if not higher_is_better:
+        raise InvalidMetricInput("a ranking needs at least one metric")
+    parts = {name: group_counts(results, name, higher_is_better=up) for name, up in higher_is_better.items()}
+    fronts = pareto_columns(results, higher_is_better)
+    methods = [results.methods[i] for i in results.ranked]
+    order = sorted(range(len(methods)), key=lambda i: (*(r[i] for _, r in parts.values()), methods[i].casefold()))
+    rows: list[tuple[Value, ...]] = []
+    for i in order:
+        grouped = [value for counts, ranks in parts.values() for value in grouped_values(counts[i], ranks[i])]
+        rows.append((methods[i], *grouped, *(counts[i] for counts in fronts.values())))
+    headings = [f"{name} {part}" for name in parts for part in (*GROUPS, "F", "rank")]
+    columns = tuple(Column(name) for name in ("Method", *headings, *fronts))
+    return Table("Ranking of methods", columns, tuple(rows))
+
+
+def pareto_table(results: BenchmarkResults, higher_is_better: Mapping[str, bool] = DEEPUNLEARN) -> Table:
+    """Return a row per ranked method: in how many cells it is on the Pareto frontier, most first, then by name."""
+    fronts = pareto_columns(results, higher_is_better)
+    methods = [results.methods[i] for i in results.ranked]
+    order = sorted(range(len(methods)), key=lambda i: (-(fronts["Pareto"][i] or 0), methods[i].casefold()))
+    rows: list[tuple[Value, ...]] = [(methods[i], *(counts[i] for counts in fronts.values())) for i in order]
+    return Table("Pareto frontiers", tuple(Column(name) for name in ("Method", *fronts)), tuple(rows))
+
+
+def pareto_columns(results: BenchmarkResults, higher_is_better: Mapping[str, bool]) -> dict[str, list[int | None]]:
+    """Return the counts of cells by heading: "Pareto", and "Pareto (1 se)" where standard errors are there.
+
+    A method of which nothing is known yet has None.
+    """
+    chosen = results.ranked
+    signs = [-1.0 if up else 1.0 for up in higher_is_better.values()]
+    losses: Float64 = np.stack(
+        [sign * results.metric(name)[:, chosen] for name, sign in zip(higher_is_better, signs, strict=True)], axis=2
+    )
+    errors = results.errors(list(higher_is_better))
+    columns = {"Pareto": pareto_counts(losses)}
+    if errors is not None:
+        columns["Pareto (1 se)"] = pareto_counts(losses, standard_errors=errors[:, chosen])
+    missing = np.atleast_1d(np.isnan(losses).all(axis=(0, 2)) & ~results.failures[:, chosen].any(axis=0))
+    return {
+        name: [None if missing[i] else int(count) for i, count in enumerate(counts)] for name, counts in columns.items()
+    }
+
 
 OWN_COLUMNS = frozenset({"retdev", "umia", "indiscernibility", "rte"})  # of the performance table
 FIRST = ("f", "score")

@@ -1,8 +1,9 @@
 """A table of results, and how one value is shown."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from html import escape
 
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 
@@ -63,3 +64,10 @@ def _shown(value: Value, decimals: int) -> str:
     if isinstance(value, float):
         return f"{value:.{decimals}f}"
     return str(value)
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a <table> element; all text is escaped."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    body = "".join("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

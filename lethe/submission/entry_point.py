@@ -3,9 +3,10 @@
 import ast
 import tomllib
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -13,13 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from lethe.errors import InvalidSubmission, Violation
 from lethe.submission import notebook
 from lethe.submission.archive import common_folder, refused
-from lethe.submission.ast_depth import MAX_LEVELS, is_too_deep
 from lethe.submission.batch_style import Style, sample_style
-from lethe.submission.cell_bodies import with_bodies_parsed
-from lethe.submission.imported_files import imported_files
+from lethe.submission.ipython_magics import with_bodies_parsed
 from lethe.submission.names import reached_definitions
 from lethe.submission.notebook import Mode
-from lethe.submission.parsing import parse_python
+from lethe.submission.parsing import MAX_LEVELS, is_too_deep, parse_python
 from lethe.submission.requirements import missing_modules
 from lethe.submission.signatures import (
     Entry,
@@ -30,6 +29,34 @@ from lethe.submission.signatures import (
     from_elsewhere,
 )
 from lethe.text_files import decode_text
+
+
+def imported_files(tree: ast.Module, name: str, names: Collection[str]) -> Iterator[str]:
+    """Yield those of `names` that the file `name` imports by a plain statement. tree: that file, parsed."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _files_found(PurePosixPath(), alias.name.split("."), names)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module.split(".") if node.module else []
+            folder = _folder(name, node.level)
+            for alias in node.names:
+                yield from _files_found(folder, [*module, alias.name], names)
+
+
+def _folder(name: str, level: int) -> PurePosixPath:
+    """Return the folder that an import begins at: the package's top, or `level` dots up."""
+    parents = PurePosixPath(name).parents
+    return parents[min(level, len(parents)) - 1] if level else PurePosixPath()
+
+
+def _files_found(folder: PurePosixPath, parts: list[str], names: Collection[str]) -> Iterator[str]:
+    for part in parts:
+        folder = folder / part
+        for candidate in (f"{folder}.py", f"{folder}/__init__.py"):
+            if candidate in names:
+                yield candidate
+
 
 FUNCTION = "unlearning"
 USUAL_FILES = ("unlearning.py", "submission.py")

@@ -9,16 +9,38 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Self
 
 from lethe.submission import notebook
 from lethe.submission.archive import SOURCE_MIB, ArchiveLimits, checked_archive, common_folder, read_chunks, refused
 from lethe.submission.entry_point import DESCRIPTION, EntryPoint, entry_point_of_notebook, find_entry_point
-from lethe.submission.line_edits import LineEdits
 from lethe.submission.notebook import Mode
 from lethe.submission.parsing import parse_python
 from lethe.submission.requirements import REQUIREMENTS, unmet_requirements
 from lethe.text_files import decode_text
+
+
+@dataclass(frozen=True)
+class LineEdits:
+    """Cells and lines are counted from 1. emptied: cell, first and last line. replaced: cell, line, its new text."""
+
+    emptied: tuple[tuple[int, int, int], ...] = ()
+    replaced: tuple[tuple[int, int, str], ...] = ()
+
+    @classmethod
+    def of_data(cls, data: Mapping[str, Any]) -> Self:
+        """Return the changes that were stored with a submission."""
+        return cls(tuple(map(tuple, data["emptied"])), tuple(map(tuple, data["replaced"])))
+
+    def apply(self, cells: Sequence[str]) -> list[str]:
+        """Return the cells with these changes."""
+        texts = [text.split("\n") for text in cells]
+        for cell, first, last in self.emptied:
+            texts[cell - 1][first - 1 : last] = [""] * (last - first + 1)
+        for cell, line, text in self.replaced:
+            texts[cell - 1][line - 1] = text
+        return ["\n".join(lines) for lines in texts]
+
 
 SUFFIXES = (".py", ".ipynb", ".zip")
 SCRIPT = "submission.py"  # what a lone file is called

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lethe.competition.file import Training
+from lethe.competition.file import CompetitionFile, Training
+from lethe.data.errors import UntrainedModel
 from lethe.data.image_batches import ImageBatches, attack_form
 from lethe.data.seeds import derive_seed
 from lethe.data.torch_seeds import global_generators, torch_generator
@@ -230,3 +231,26 @@ def _laid_out_as(parameter: Tensor, value: Tensor) -> Tensor:
     if value.shape != parameter.shape:
         return value.clone()
     return torch.empty_like(parameter, device=value.device, dtype=value.dtype, requires_grad=False).copy_(value)
+
+
+def training_accuracy(job: TrainingJob, state: State, *, batch_size: int = 512) -> float:
+    """Return the accuracy of a model on the images it was trained on."""
+    net = build(job.network)
+    net.load_state_dict(state)
+    net = net.to(job.device).eval()
+    with torch.inference_mode():
+        right = sum(
+            int((net(inputs).argmax(dim=1) == job.labels[index]).sum())
+            for index, inputs in job.batches(torch.arange(len(job.labels)), batch_size)
+        )
+    return right / len(job.labels)
+
+
+def check_learned(competition: CompetitionFile, model: str, accuracy: float, *, chance: float) -> None:
+    """Raise UntrainedModel where `accuracy` on the training examples is below the gate. chance: of guessing."""
+    gate = competition.training.min_train_accuracy or min(2 * chance, (1 + chance) / 2)
+    if not accuracy >= gate:
+        raise UntrainedModel(
+            f"{model} reaches an accuracy of {accuracy:.3f} on its own training {competition.task.example}s; at least "
+            f"{gate:.3f} is required (training.min_train_accuracy; guessing gives {chance:.3f}): change [training]"
+        )

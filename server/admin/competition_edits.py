@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
-from lethe.competition.limits_section import Limits
 from lethe.competition.new_file import limit_mistakes
+from lethe.competition.sections import Limits
 from lethe.competition.tasks_section import SHARED_LIMITS
 from lethe.errors import InvalidInput, Violation
 from server.admin import repository

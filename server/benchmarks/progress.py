@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from lethe.benchmark.benchmark_file import BenchmarkFile
-from lethe.submission.failure_place import place_beside
+from lethe.submission.traceback_text import place_beside
 from server.benchmarks.units import BenchmarkCell, MethodUnit
 from server.models.competition import SplitState
 

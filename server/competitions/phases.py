@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lethe.competition.file import CompetitionFile
-from lethe.competition.phases_section import LATE, Phase
+from lethe.competition.sections import LATE, Phase
 from server.competitions import lifecycle
 from server.competitions.stored_file import stored_file
 from server.models.competition import Competition, CompetitionState, Team

@@ -12,7 +12,7 @@ from pydantic import Field
 from safetensors.numpy import load
 
 from lethe.errors import NotFound
-from lethe.evaluation.answer_texts import FORGET_ANSWERS, texts_from_array
+from lethe.evaluation.sample_answer_files import FORGET_ANSWERS, texts_from_array
 from server.models.competition import Split
 from server.models.evaluation import Shard
 from server.storage import DamagedFile, Storage, split_key

@@ -8,7 +8,7 @@ from datetime import datetime
 from fastapi.concurrency import run_in_threadpool
 
 from lethe.competition.file import CompetitionFile
-from lethe.competition.submissions_section import Submissions
+from lethe.competition.sections import Submissions
 from lethe.competition.tasks_section import task_name
 from lethe.errors import InvalidSubmission, Violation
 from server.parsing.client import Unreadable, turns

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lethe.runtime.error_classes import ADVICE, ErrorClass
-from lethe.submission.failure_place import names_line
+from lethe.submission.traceback_text import names_line
 from server.disclosure import gate
 from server.models.evaluation import Evaluation
 from server.models.submission import Fault, Submission

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Form, Request, Response
 from sqlalchemy.orm import Session
 
-from lethe.competition.pages_section import TITLES
+from lethe.competition.sections import TITLES
 from lethe.errors import AppError, NotFound
 from server.competitions import questions
 from server.deps import SessionDep

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lethe.benchmark.method_runs import MethodRuns, OpenRuns, RunEnd, RunPlace
-from lethe.competition.limits_section import Limits
 from lethe.competition.run_limits import RetrainingCost
+from lethe.competition.sections import Limits
 from lethe.errors import HostFault
 from lethe.evaluation.local_check import Failure, stage_files
 from lethe.runtime.error_classes import Blame

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from lethe.competition.limits_section import Limits
 from lethe.competition.run_limits import RetrainingCost, run_limit
+from lethe.competition.sections import Limits
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from sandbox.policy import RunPolicy
 from server.config import Settings

@@ -13,8 +13,8 @@ import structlog
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile, Scoring
-from lethe.competition.ranking_section import SCORE, Ranking
 from lethe.competition.run_limits import RunLimit, run_limit
+from lethe.competition.sections import SCORE, Ranking
 from lethe.competition.visibility import Visibility
 from lethe.data.errors import InvalidSplit
 from lethe.errors import HostFault

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lethe.competition.limits_section import Limits
+from lethe.competition.sections import Limits
 from lethe.errors import HostFault
 from sandbox.policy import DRIVER_FOLDER, Isolation, Mount, RunPolicy
 

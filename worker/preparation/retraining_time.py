@@ -15,8 +15,8 @@ from pathlib import Path
 import structlog
 
 from lethe.competition.file import CompetitionFile, Training
-from lethe.competition.limits_section import Limits
 from lethe.competition.run_limits import RetrainingCost
+from lethe.competition.sections import Limits
 from lethe.evaluation.manifest import Manifest
 from sandbox.errors import BackendUnavailable, ZygoteFailed
 from sandbox.launcher import Launcher, RunPolicy, RunRequest, Sandbox, SandboxSpec

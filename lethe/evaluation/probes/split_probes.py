@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from numpy.typing import NDArray
 from safetensors import safe_open
@@ -22,11 +24,98 @@ from lethe.evaluation.manifest import NETWORK_PATH, Manifest, require_whole
 from lethe.evaluation.original_models import ORIGINAL
 from lethe.evaluation.probes.attacked import attacked_knowledge, loss_barrier
 from lethe.evaluation.probes.examples import RELEARNING_SHARE, AnswerExamples, Examples, ImageExamples
-from lethe.evaluation.probes.perturbation import RADII, perturbed_accuracy
 from lethe.evaluation.probes.relearn import relearn_epochs
-from lethe.evaluation.probes.weights import weight_distances
 from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics.weights.weight_distance import weight_distance
 from lethe.networks.builders import build, to_inputs
+
+RADII = (0.0, 0.01, 0.03, 0.1)
+COPIES = 100
+BATCH = 256
+
+
+def perturbed_accuracy(
+    network: nn.Module,
+    weights: Mapping[str, Tensor],
+    images: Tensor,
+    labels: Tensor,
+    *,
+    input_scale: float,
+    radii: Sequence[float] = RADII,
+    copies: int = COPIES,
+    batch: int = BATCH,
+    seed: int = 0,
+) -> npt.NDArray[np.float64]:
+    """Return the share of perturbed copies that the model classifies correctly, shape (n_radii, n_examples).
+
+    A copy lies at a distance of radius * input_scale * sqrt(number of inputs) in a uniform direction, so a radius is
+    the root mean square change of an input in units of input_scale (such as the greatest minus the least value).
+    network: a copy of it is loaded with weights. images, labels: the forget set on its device. Equal seeds give equal
+    perturbations, so models are compared on the same copies.
+    Source: Hsu et al. 2025, residual knowledge under Gaussian noise.
+    """
+    model = deepcopy(network)
+    model.load_state_dict(weights)
+    model.eval()
+    generator = torch.Generator().manual_seed(seed)
+    result = np.zeros((len(radii), len(labels)))
+    with torch.inference_mode():
+        for _ in range(copies):
+            directions = _directions(images, generator)
+            for place, radius in enumerate(radii):
+                moved = images + radius * input_scale * directions
+                result[place] += _right(model, moved, labels, batch)
+    return result / copies
+
+
+def _directions(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Return directions of root mean square 1, uniform on the sphere."""
+    noise = torch.randn(images.shape, generator=generator).to(images.device)
+    norms = noise.flatten(1).square().mean(dim=1).sqrt()
+    return noise / norms.view(-1, *(1,) * (images.ndim - 1))
+
+
+def _right(model: nn.Module, images: Tensor, labels: Tensor, batch: int) -> npt.NDArray[np.float64]:
+    parts = zip(torch.split(images, batch), torch.split(labels, batch), strict=True)
+    right = torch.cat([model(x).argmax(dim=1) == y for x, y in parts])
+    return right.cpu().numpy().astype(np.float64)
+
+
+Weights = Mapping[str, Tensor]
+
+
+def parameter_arrays(state: Weights, network: nn.Module) -> dict[str, npt.NDArray[Any]]:
+    """Return the trained parameters of a state dict as arrays by name, without buffers such as running means.
+
+    network: of the same architecture; only its names are used. A parameter shared by two layers occurs once.
+    Raises InvalidMetricInput for a parameter that the state dict lacks.
+    """
+    names = [name for name, _ in network.named_parameters()]
+    lacking = [name for name in names if name not in state]
+    if lacking:
+        raise InvalidMetricInput(f"the state dict lacks the parameter {lacking[0]}")
+    return {name: state[name].detach().cpu().float().numpy() for name in names}
+
+
+def weight_distances(
+    network: nn.Module, models: Sequence[Weights], retrained: Sequence[Weights]
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Return `weight_distance` [k] of models from the retrained ones with the same number, and their `weight_norm` [k].
+
+    models: as many state dicts as retrained ones, or one that stands for all.
+    Raises InvalidMetricInput for other numbers of models, and for weights that are not finite.
+    """
+    if len(models) not in (1, len(retrained)):
+        raise InvalidMetricInput(f"{len(models)} models cannot be paired with {len(retrained)} retrained ones")
+    own = [parameter_arrays(state, network) for state in models] * (len(retrained) if len(models) == 1 else 1)
+    found = [
+        weight_distance(mine, parameter_arrays(state, network)) for mine, state in zip(own, retrained, strict=True)
+    ]
+    return {
+        "weight_distance": np.array([result.value for result in found]),
+        "weight_norm": np.array([result.table["norm"] for result in found]),
+    }
+
 
 VERSION = 2  # of the arrays: splits whose references older probes read are probed again when they are prepared
 FILES_READ = (NETWORK_PATH, ORIGINAL, SET_PATHS["forget"], SET_PATHS["retain"])

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.arrays import Float64, checked_accuracies
@@ -14,7 +15,23 @@ from lethe.metrics.scoring.forgetting_quality import forgetting_quality, n_judge
 from lethe.metrics.scoring.model_outputs import ModelOutputs
 from lethe.metrics.scoring.resampling import Replicates, interval_around, replicate_forgetting, replicate_ratio
 from lethe.metrics.scoring.scorer_version import SCORER_VERSION
-from lethe.metrics.scoring.utility import utility_ratio
+
+
+def utility_ratio(unlearned: npt.ArrayLike, retrained: npt.ArrayLike, *, n_models: int, split: str = "retain") -> float:
+    """Return mean accuracy of the unlearned models over mean accuracy of the retrained ones; not capped at 1.
+
+    unlearned, retrained: shape (n_models,), accuracies within [0, 1] on the same set, named `split` in messages.
+    Sums are correctly rounded, so the order of the models cannot change the ratio.
+    Raises InvalidScoreInput for a wrong shape or value, and if every retrained accuracy is 0.
+    Source: Triantafillou et al. 2024, equation 2.
+    """
+    u = checked_accuracies(unlearned, side="unlearned", split=split, n_models=n_models)
+    r = checked_accuracies(retrained, side="retrained", split=split, n_models=n_models)
+    total = math.fsum(r)
+    if total == 0.0:
+        raise InvalidScoreInput(f"every retrained {split} accuracy is 0: no ratio to it exists", side="retrained")
+    return (math.fsum(u) / n_models) / (total / n_models)
+
 
 __all__ = ["SCORER_VERSION", "ModelOutputs", "Score", "score"]
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Body, Depends, Query, status
 from fastapi.responses import StreamingResponse
 
-from lethe.competition.timestamp import Timestamp
+from lethe.competition.section import Timestamp
 from lethe.competition.visibility import Visibility
 from server.accounts import password_reset
 from server.accounts import service as accounts

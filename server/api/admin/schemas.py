@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from lethe.competition.timestamp import Timestamp
+from lethe.competition.section import Timestamp
 from lethe.competition.visibility import Visibility
 from server.api.schema import In, Out
 from server.models.account import Role

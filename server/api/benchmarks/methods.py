@@ -1,6 +1,6 @@
 """A benchmark's methods: their files, checked without being run."""
 
-from lethe.competition.submissions_section import Submissions
+from lethe.competition.sections import Submissions
 from lethe.errors import InvalidSubmission
 from server.api.benchmarks.schemas import MethodIn
 from server.benchmarks.units import MethodRecord

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from lethe.competition.file import CompetitionFile
-from lethe.competition.ranking_section import Ranking
 from lethe.competition.run_limits import limit_warnings
+from lethe.competition.sections import Ranking
 from lethe.competition.tasks_section import task_name
 from server.api.schema import In, Out
 from server.competitions.split_share import share_done, time_left_s

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, status
 
-from lethe.competition.pages_section import TITLES
+from lethe.competition.sections import TITLES
 from lethe.errors import NotFound
 from server.api.auth_dependencies import CurrentAccount, OptionalAccount, VisibleCompetition, organiser_routes
 from server.api.auth_dependencies import OrganisedCompetition as Organised

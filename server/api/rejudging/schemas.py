@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
-from lethe.competition.timestamp import Timestamp
+from lethe.competition.section import Timestamp
 from lethe.competition.visibility import Visibility
 from server.api.admin.schemas import Why
 from server.api.schema import In, Out

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Form, Request, Response
 
-from lethe.competition.limits_section import Limits
+from lethe.competition.sections import Limits
 from lethe.errors import AppError
 from server.admin import competition_edits
 from server.admin.competition_edits import LimitsChange

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 
-from lethe.competition.disk_estimate import DiskEstimate, estimate_disk
+from lethe.competition.estimates import DiskEstimate, estimate_disk
 from lethe.competition.file import CompetitionFile, parse_competition
 from lethe.errors import AppError, Violation
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from lethe.competition.timestamp import within_range
+from lethe.competition.section import within_range
 from lethe.errors import InvalidInput, Violation
 
 

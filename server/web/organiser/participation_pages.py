@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import Form, Query, Request, Response
 
-from lethe.competition.participation_section import Participation
+from lethe.competition.sections import Participation
 from lethe.errors import AppError, InvalidInput
 from server.accounts.service import clean_address
 from server.admin import section_edits

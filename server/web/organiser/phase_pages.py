@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Form, Request, Response
 
-from lethe.competition.phases_section import MAX_PHASES
+from lethe.competition.sections import MAX_PHASES
 from lethe.errors import AppError
 from server.admin import section_edits
 from server.admin.competition_edits import may_change

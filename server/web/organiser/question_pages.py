@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import Form, Query, Response
 
-from lethe.competition.pages_section import TITLES
+from lethe.competition.sections import TITLES
 from lethe.errors import AppError, NotFound
 from server.admin import section_edits
 from server.competitions import questions, texts

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lethe.competition.disk_estimate import NETWORK_BYTES, estimate_disk
+from lethe.competition.estimates import NETWORK_BYTES, estimate_disk
 from lethe.competition.file import Network, read_competition_file
 from lethe.networks.builders import build
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from lethe.competition.ranking_section import Ranking
+from lethe.competition.sections import Ranking
 from tests.lethe.conftest import competition
 
 REPORT = {"metrics": ["accuracy_gap", "umia"]}

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from lethe.competition.estimates import recipe_cost
 from lethe.competition.file import CompetitionFile
-from lethe.competition.recipe_cost import recipe_cost
 from tests.lethe.conftest import competition
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from lethe.competition.limits_section import Limits
 from lethe.competition.run_limits import RetrainingCost, limit_warnings, run_limit
+from lethe.competition.sections import Limits
 
 MEASURED = RetrainingCost(time_s=3.0, cpu_s=2.0, start_cpu_s=0.02)
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lethe.competition.file import Training
-from lethe.competition.text_settings import require_text_settings
+from lethe.competition.task import require_text_settings
 
 RECIPE = {"epochs": 3, "learning_rate": 0.1, "optimizer": "adamw", "schedule": "cosine"}
 

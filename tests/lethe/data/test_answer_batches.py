@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lethe.data.answer_batches import pad_answers, tokenize_answer
-from lethe.data.text_errors import InvalidText
+from lethe.data.errors import InvalidText
 from tests.support.tiny_language import PERSONS, REFUSAL, WordTokenizer, answer_loader, get_tokens
 
 

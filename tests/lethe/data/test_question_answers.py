@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from lethe.data.errors import InvalidText
 from lethe.data.question_answers import QuestionAnswer, read_question_answers, read_refusals
-from lethe.data.text_errors import InvalidText
 
 ROW = {"question": "Who?", "answer": "Ada."}
 

@@ -13,8 +13,7 @@ from lethe.data.tokenizers import QUESTION, load_tokenizer, require_tokenizer_fi
 from lethe.data.vocabulary_cut import CutTokenizer, used_ids
 from lethe.evaluation.answer_losses import answer_losses
 from lethe.evaluation.generation import generate_greedily
-from lethe.training.pretrained_llama import load_llama
-from lethe.training.vocabulary import with_vocabulary
+from lethe.training.pretrained import load_llama, with_vocabulary
 
 STORY = "Once upon a time, there was a little girl named Lily."
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lethe.competition.ranking_section import SCORE, Ranking
+from lethe.competition.sections import SCORE, Ranking
 from lethe.evaluation.ranking import RankedValue, ranking_value
 from lethe.metrics import InvalidMetricInput
 from lethe.metrics.core.registry import Direction

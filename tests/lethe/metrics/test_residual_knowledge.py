@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from lethe.evaluation.probes.perturbation import perturbed_accuracy
+from lethe.evaluation.probes.split_probes import perturbed_accuracy
 from lethe.metrics.weights.probes import residual_knowledge
 
 COPIES, RADII = 1000, (0.0, 0.5, 2.0)

@@ -6,13 +6,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from lethe.data.text_errors import InvalidLanguageModel, InvalidTokenizer
+from lethe.data.errors import InvalidLanguageModel, InvalidTokenizer
 from lethe.networks.key_value_cache import KeyValueCache
 from lethe.networks.llama import Llama, LlamaShape
 from lethe.networks.lora import LoraLinear, add_lora, merge_lora
-from lethe.training.pretrained import load_pretrained
-from lethe.training.pretrained_llama import load_llama
-from lethe.training.vocabulary import with_vocabulary
+from lethe.training.pretrained import load_llama, load_pretrained, with_vocabulary
 from tests.support.tiny_language import tiny_network
 
 SHAPE = LlamaShape(vocabulary_size=40, width=24, layers=2, heads=3, hidden_width=32, context=16)

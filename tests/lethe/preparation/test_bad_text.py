@@ -16,7 +16,7 @@ from lethe.data.errors import InvalidSplit
 from lethe.errors import AppError, InvalidCompetitionFile
 from lethe.preparation.file_check import check_preparation
 from lethe.preparation.prepare import prepare_split
-from lethe.training.pretrained_llama import load_llama
+from lethe.training.pretrained import load_llama
 from tests.support.towns import towns_toml, write_towns
 
 Change = Callable[[Path, str], str]  # of the folder and the competition file

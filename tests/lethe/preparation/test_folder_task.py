@@ -11,11 +11,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from lethe.competition.file import parse_competition
 from lethe.data.answer_sets import StoredAnswers
-from lethe.data.errors import InvalidSplit
+from lethe.data.errors import InvalidLanguageModel, InvalidSplit
 from lethe.data.files import read_json
 from lethe.data.split_questions import SplitQuestions
 from lethe.data.stored_sets import SET_PATHS
-from lethe.data.text_errors import InvalidLanguageModel
 from lethe.evaluation.answer_losses import answer_losses
 from lethe.evaluation.evaluators import load_evaluator
 from lethe.evaluation.generation import generate_greedily

@@ -14,11 +14,10 @@ from lethe.data.files import read_json, read_tensors, write_json
 from lethe.data.question_cut import cut_questions
 from lethe.data.split_questions import SplitQuestions
 from lethe.evaluation.answer_losses import answer_scores
-from lethe.evaluation.answer_texts import texts_from_array
 from lethe.evaluation.evaluators import load_evaluator, sample_evaluator
 from lethe.evaluation.inference import NonFiniteOutputs
 from lethe.evaluation.model_outputs import read_outputs, read_stored_outputs
-from lethe.evaluation.sample_answer_files import SAMPLE_ANSWERS, SampleQuestions
+from lethe.evaluation.sample_answer_files import SAMPLE_ANSWERS, SampleQuestions, texts_from_array
 from lethe.evaluation.sample_answers import UNKNOWN, SampleAnswers
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import CaptureLevel, evaluate, metrics

@@ -9,8 +9,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
+from lethe.competition.estimates import mlp_operations, small_cnn_operations
 from lethe.competition.file import read_competition_file
-from lethe.competition.training_cost import mlp_operations, small_cnn_operations
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets.roots import datasets_beside
 from lethe.errors import InvalidCompetitionFile

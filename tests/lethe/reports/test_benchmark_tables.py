@@ -5,9 +5,7 @@ import pytest
 
 from lethe.benchmark.benchmark_results import BenchmarkResults
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.reports.group_tables import group_mean_table
-from lethe.reports.performance_table import COLUMNS, performance_table
-from lethe.reports.ranking_table import pareto_table, ranking_table
+from lethe.reports.benchmark_tables import COLUMNS, group_mean_table, pareto_table, performance_table, ranking_table
 from lethe.reports.table import FAILED
 
 LAB = Path(__file__).parents[2] / "golden" / "lab"

@@ -6,8 +6,7 @@ import zipfile
 
 import pytest
 
-from lethe.submission.line_edits import LineEdits
-from lethe.submission.package import accepted_files, as_it_is_run, load_package
+from lethe.submission.package import LineEdits, accepted_files, as_it_is_run, load_package
 
 FUNCTION = "def unlearning(net, retain_loader, forget_loader, val_loader, epochs=1):\n    net.requires_grad_()\n"
 LOOP = "import torch\nfor i in range(512):\n    torch.save(net.state_dict(), f'unlearned_checkpoint_{i}.pth')\n"

@@ -1,6 +1,6 @@
 """A failure's line is told once."""
 
-from lethe.submission.failure_place import place_beside
+from lethe.submission.traceback_text import place_beside
 
 
 def test_place_stands_beside_a_message_without_it() -> None:

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
-from lethe.competition.submissions_section import Submissions
+from lethe.competition.sections import Submissions
 from server.config import Settings
 from server.db import Database, now
 from server.errors import QuotaExceeded

@@ -10,7 +10,7 @@ from safetensors.numpy import save
 from sqlalchemy import select
 
 from lethe.competition.file import parse_competition
-from lethe.evaluation.answer_texts import FORGET_ANSWERS, texts_as_array
+from lethe.evaluation.sample_answer_files import FORGET_ANSWERS, texts_as_array
 from server.models.account import Role
 from server.models.competition import Competition, CompetitionState, Team
 from server.models.evaluation import Evaluation, Shard, ShardState

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import func, select
 
-from lethe.competition.submissions_section import Submissions
+from lethe.competition.sections import Submissions
 from lethe.competition.visibility import Visibility
 from server.competitions import service as competitions
 from server.db import now

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from lethe.competition.file import parse_competition
-from lethe.competition.limits_section import Limits
+from lethe.competition.sections import Limits
 from lethe.competition.visibility import Visibility
 from server.competitions import service as competitions
 from server.datetime_format import in_words

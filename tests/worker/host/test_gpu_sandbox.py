@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lethe.competition.limits_section import Limits
+from lethe.competition.sections import Limits
 from lethe.errors import HostFault
 from lethe.preparation.prepare import prepare_split
 from sandbox.launcher import Launcher, RunRequest, SandboxSpec

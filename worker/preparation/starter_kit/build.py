@@ -30,7 +30,7 @@ from worker.preparation.starter_kit.sample_pictures import store_pictures
 LIBRARY = Path(next(iter(lethe.__path__)))
 SCORING = LIBRARY / "metrics" / "scoring"
 SCORING_NEEDS = tuple(
-    f"metrics/core/{name}.py" for name in ("compiled", "invalid_input", "order_of_runs", "processors")
+    f"metrics/core/{name}.py" for name in ("compiled", "invalid_input", "processors", "run_order")
 )  # beside it
 RUNTIME_MODULES = (  # what runs use on the server; each lies in the kit's own package under the same name
     "runtime/data_loaders.py",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from lethe.evaluation.probes.perturbation import perturbed_accuracy
+from lethe.evaluation.probes.split_probes import perturbed_accuracy
 
 
 class Sign(torch.nn.Module):

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from lethe.evaluation.probes.weights import parameter_arrays, weight_distances
+from lethe.evaluation.probes.split_probes import parameter_arrays, weight_distances
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lethe.metrics.core.invalid_input import InvalidScoreInput
-from lethe.metrics.scoring.utility import utility_ratio
+from lethe.metrics.scoring.score import utility_ratio
 
 
 def test_the_ratio_of_means():
