@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.metrics import Inputs, Scope, evaluate, metrics
+from lethe.metrics import Inputs, MetricResult, Scope, evaluate, metrics
 from lethe.metrics.core.metric_evaluation import MetricEvaluation, checked_parameters, compute
 from lethe.metrics.core.registry import Feature
 from tests.lethe.metrics import synthetic
@@ -31,8 +31,8 @@ ORDERLESS = [metric_id for metric_id in COMPUTABLE if not draws_by_position(metr
 
 
 @cache
-def plain_inputs() -> Inputs:
-    return synthetic.inputs()
+def plain_result(metric_id: str) -> MetricResult:
+    return result_of(synthetic.inputs(), metric_id)
 
 
 @cache
@@ -41,9 +41,21 @@ def evaluated(time: int) -> dict[str, MetricEvaluation]:
     return evaluate(synthetic.inputs(), COMPUTABLE)
 
 
-def metric_value(inputs: Inputs, metric_id: str) -> float:
+def result_of(inputs: Inputs, metric_id: str) -> MetricResult:
     entry = metrics()[metric_id]
-    return compute(inputs, entry, checked_parameters(entry, {})).value
+    return compute(inputs, entry, checked_parameters(entry, {}))
+
+
+def metric_value(inputs: Inputs, metric_id: str) -> float:
+    return result_of(inputs, metric_id).value
+
+
+def require_follows(changed: MetricResult, plain: MetricResult, *, by: str, order: tuple[int, ...]) -> None:
+    """Require the same value, and the values of single runs or examples in their new order."""
+    assert changed.value == pytest.approx(plain.value, rel=1e-12, abs=1e-12)
+    single = getattr(plain, by)
+    if single is not None and len(single) == len(order):
+        np.testing.assert_allclose(getattr(changed, by), single[list(order)], rtol=1e-9, atol=1e-9)
 
 
 @lru_cache(maxsize=8)
@@ -99,16 +111,16 @@ def test_metric_is_the_same_twice(metric_id):
 @given(order=st.permutations(range(synthetic.N_MODELS)))
 @pytest.mark.parametrize("metric_id", ORDERLESS)
 def test_metric_ignores_the_order_of_runs(metric_id, order):
-    changed = metric_value(inputs_with_runs_in(tuple(order)), metric_id)
-    assert changed == pytest.approx(metric_value(plain_inputs(), metric_id), rel=1e-12, abs=1e-12)
+    changed = result_of(inputs_with_runs_in(tuple(order)), metric_id)
+    require_follows(changed, plain_result(metric_id), by="per_run", order=tuple(order))
 
 
 @settings(max_examples=3)
 @given(order=st.permutations(range(synthetic.N_FORGET)))
 @pytest.mark.parametrize("metric_id", ORDERLESS)
 def test_metric_ignores_the_order_of_examples(metric_id, order):
-    changed = metric_value(inputs_with_examples_in(tuple(order)), metric_id)
-    assert changed == pytest.approx(metric_value(plain_inputs(), metric_id), rel=1e-12, abs=1e-12)
+    changed = result_of(inputs_with_examples_in(tuple(order)), metric_id)
+    require_follows(changed, plain_result(metric_id), by="per_example", order=tuple(order))
 
 
 @cache

@@ -33,16 +33,6 @@ def test_equal_sides_are_at_chance(seed, density):
     assert (result.value, result.table["auc"]) == (0.5, 0.5)
 
 
-@settings(max_examples=20, deadline=None)
-@given(SEEDS)
-def test_order_of_pairs_and_examples_does_not_matter(seed):
-    u, r, rng = confidences(seed), confidences(seed + 1, shift=1.0), np.random.default_rng(seed)
-    models, examples = rng.permutation(8), rng.permutation(6)
-    plain, mixed = ulira_split(u, r), ulira_split(u[models][:, examples], r[models][:, examples])
-    np.testing.assert_allclose(mixed.per_example, plain.per_example[examples], atol=1e-12)
-    assert mixed.table["auc"] == pytest.approx(plain.table["auc"], abs=1e-12)
-
-
 def test_sides_far_apart_are_separated():
     assert ulira_split(confidences(1, shift=50.0), confidences(2)).value == 1.0
 

@@ -11,11 +11,6 @@ from lethe.metrics.membership.umia import distance_from_certainty, indiscernibil
 ACCURACIES = arrays(np.float64, st.integers(1, 20), elements=st.floats(0, 1))
 
 
-@given(ACCURACIES)
-def test_indiscernibility_is_within_its_bounds(accuracies):
-    assert 0.0 <= indiscernibility(accuracies).value <= 1.0
-
-
 @given(st.floats(0, 1))
 def test_indiscernibility_does_not_know_the_side_of_chance(accuracy):
     assert distance_from_certainty(accuracy) == pytest.approx(distance_from_certainty(1.0 - accuracy), abs=1e-12)

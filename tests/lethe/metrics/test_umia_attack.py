@@ -39,11 +39,6 @@ def test_order_of_examples_does_not_matter(seed):
     assert mixed.tolist() == attack(forget, test).tolist()
 
 
-def test_order_of_models_does_not_matter():
-    forget, test = losses(3), losses(4, n_examples=90)
-    assert attack(forget[::-1], test[::-1]).tolist() == attack(forget, test)[::-1].tolist()
-
-
 def test_separable_losses_are_separated():
     assert attack(losses(5) + 50.0, losses(6)).tolist() == [1.0, 1.0, 1.0]
 
