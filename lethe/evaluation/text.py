@@ -16,7 +16,7 @@ from lethe.data.question_answers import QuestionAnswer
 from lethe.data.tokenizers import Tokenizer
 from lethe.evaluation.answer_losses import AnswerStatistics, answer_losses
 from lethe.evaluation.generation import MAX_NEW_TOKENS, generate_greedily
-from lethe.metrics.text.probabilities import logit_scaled
+from lethe.metrics.text.answers import logit_scaled
 from lethe.metrics.text.rouge import rouge_l_recalls
 from lethe.networks.decoder import CausalNetwork
 

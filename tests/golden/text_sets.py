@@ -7,18 +7,23 @@ import numpy as np
 import torch
 
 from lethe.methods.text.common import n_tokens, of_tokens
-from lethe.metrics.text.harmonic_mean import harmonic_mean
-from lethe.metrics.text.kolmogorov_smirnov import ks_p_value
+from lethe.metrics.text.answers import (
+    Mean,
+    answer_probabilities,
+    closer_to_one,
+    option_probabilities,
+    right_share,
+    truth_preferred,
+    truth_ratios,
+)
 from lethe.metrics.text.memorization import exact_memorization_shares, extraction_strengths
 from lethe.metrics.text.mia_text import (
     attack_auc,
     min_k_scores,
     privacy_leakage_from_auc,
 )
-from lethe.metrics.text.model_utility import utility_parts
-from lethe.metrics.text.probabilities import answer_probabilities, option_probabilities
 from lethe.metrics.text.rouge import rouge_l_recalls
-from lethe.metrics.text.truth_ratio import Mean, closer_to_one, right_share, truth_preferred, truth_ratios
+from lethe.metrics.text.tofu import harmonic_mean, ks_p_value, utility_parts
 from tests.golden.golden_set import Arrays, GoldenSet
 
 OFFSET = 1e-10  # open-unlearning adds it to every denominator

@@ -12,7 +12,7 @@ from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.text.per_run import mean_of_examples
+from lethe.metrics.text.answers import mean_of_examples
 
 Bool = npt.NDArray[np.bool_]
 Float64 = npt.NDArray[np.float64]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lethe.metrics import Inputs, evaluate
-from lethe.metrics.text.forget_quality import forget_quality
+from lethe.metrics.text.tofu import forget_quality
 from tests.lethe.metrics import synthetic
 
 ATTACKS = [

@@ -21,7 +21,7 @@ from lethe.evaluation.sample_answer_files import SAMPLE_ANSWERS, SampleQuestions
 from lethe.evaluation.sample_answers import UNKNOWN, SampleAnswers
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import CaptureLevel, evaluate, metrics
-from lethe.metrics.text.probabilities import logit_scaled
+from lethe.metrics.text.answers import logit_scaled
 from lethe.networks.builders import build
 from lethe.preparation.prepare import begin_split, prepare_shard, prepare_split
 from lethe.preparation.public_sample import SAMPLE_FILES, SAMPLE_SETS, sample_parts

@@ -8,8 +8,15 @@ from scipy.stats import hmean
 from sklearn.metrics import roc_auc_score
 
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.text.harmonic_mean import harmonic_mean
-from lethe.metrics.text.kolmogorov_smirnov import ks_p_value, log10_p
+from lethe.metrics.text.answers import (
+    answer_probabilities,
+    closer_to_one,
+    logit_scaled,
+    option_probabilities,
+    right_share,
+    truth_preferred,
+    truth_ratios,
+)
 from lethe.metrics.text.memorization import exact_memorization_shares, extraction_strengths
 from lethe.metrics.text.mia_text import (
     attack_auc,
@@ -19,8 +26,7 @@ from lethe.metrics.text.mia_text import (
     privacy_leakage_from_auc,
     zlib_scores,
 )
-from lethe.metrics.text.probabilities import answer_probabilities, logit_scaled, option_probabilities
-from lethe.metrics.text.truth_ratio import closer_to_one, right_share, truth_preferred, truth_ratios
+from lethe.metrics.text.tofu import harmonic_mean, ks_p_value, log10_p
 
 LN2, LN4 = math.log(2), math.log(4)
 
