@@ -16,7 +16,9 @@ Fraction = Annotated[float, Field(gt=0, lt=1)]
 class ForgetSet(Section):
     """How the forget set is drawn from the training set. `fraction` is of the training images."""
 
-    by: Literal["person", "random", "class", "ids", "interclass-confusion", "iid-confusion", "backdoor"] = "person"
+    by: Literal[
+        "person", "random", "difficulty", "class", "ids", "interclass-confusion", "iid-confusion", "backdoor"
+    ] = "person"
     fraction: Fraction = 0.02
     class_skew: Weights = Field(
         default={}, validate_default=True, description="class -> relative weight in the draw; 1 if not named"

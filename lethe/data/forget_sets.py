@@ -1,4 +1,4 @@
-"""Drawing the forget set: by person, at random, by class, by given ids, with labels confused, or as a backdoor."""
+"""Drawing the forget set: by person, difficulty, class, ids, at random, with confused labels, or as a backdoor."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -11,6 +11,7 @@ from lethe.competition.visibility import Visibility
 from lethe.data.errors import InvalidSplit
 
 Indices = NDArray[np.int64]
+DIFFICULTY = "difficulty"  # of each example: a dataset's column
 NAMED_CLASSES = 20  # in a message
 
 
@@ -70,6 +71,8 @@ def draw_forget_set(
         labels = _mislabelled(dataset, chosen, generator)
     elif forget.by == "backdoor":
         chosen, labels = _poisoned(dataset, free, _wanted(dataset, forget, train), forget, generator)
+    elif forget.by == "difficulty":
+        chosen = _hardest(dataset, free, _wanted(dataset, forget, train))
     elif forget.by == "random":
         chosen = _at_random(dataset, free, _wanted(dataset, forget, train), forget, generator)
     else:
@@ -116,6 +119,19 @@ def _at_random(
     if wanted > len(possible):
         raise InvalidSplit(f"{wanted} {dataset.example}s are to be forgotten, but only {len(possible)} can be drawn")
     return free[_weighted_order(weights, generator)[:wanted]]
+
+
+def _hardest(dataset: Labelled, free: Indices, wanted: int) -> Indices:
+    """Return the examples with the largest `difficulty`; of equal ones the first."""
+    values = np.asarray(getattr(dataset, "columns", {}).get(DIFFICULTY, ()))
+    if values.dtype.kind not in "fiu" or not values.size or not np.isfinite(values).all():
+        raise InvalidSplit(
+            f"splits.forget.by = 'difficulty' needs a finite number for each {dataset.example}: difficulty.npy beside "
+            "the arrays of the dataset `numpy`"
+        )
+    if wanted > len(free):
+        raise InvalidSplit(f"{wanted} {dataset.example}s are to be forgotten, but only {len(free)} can be drawn")
+    return free[np.argsort(-values[free].astype(np.float64), kind="stable")[:wanted]]
 
 
 def _whole_persons(

@@ -12,6 +12,7 @@ from pydantic import Field
 from lethe.data.datasets.image_dataset import Adapter, ImageDataset, Options, own_person_each
 from lethe.data.datasets.image_files import need, number_names
 from lethe.data.errors import InvalidDataset
+from lethe.data.forget_sets import DIFFICULTY
 from lethe.text_files import read_text
 from lethe.visible_files import visible_files
 
@@ -30,7 +31,8 @@ def open_numpy(options: Mapping[str, Any]) -> ImageDataset:
     """Return images from NumPy files, memory-mapped.
 
     Put there: root/images.npy (uint8 [n, H, W], [n, C, H, W] or [n, H, W, C] with C of 1 or 3), root/labels.npy
-    (integers [n]), and if known root/persons.npy (integers or text [n]) and root/is_test.npy (booleans [n]).
+    (integers [n]), and if known root/persons.npy (integers or text [n]), root/is_test.npy (booleans [n]) and
+    root/difficulty.npy (numbers [n], for forget sets by difficulty).
     """
     parsed = NumpyOptions.parse(options)
     images = _load(parsed.root / "images.npy", "uint8 images [n, H, W], [n, C, H, W] or [n, H, W, C]")
@@ -44,6 +46,7 @@ def open_numpy(options: Mapping[str, Any]) -> ImageDataset:
     if len(labels) > MOST_IMAGES:
         raise InvalidDataset(f"labels.npy has {len(labels)} labels; at most {MOST_IMAGES} are read")
     persons_path, test_path = parsed.root / "persons.npy", parsed.root / "is_test.npy"
+    difficulty_path = parsed.root / f"{DIFFICULTY}.npy"
     return ImageDataset(
         images=channels_first(images),
         labels=np.asarray(labels, dtype=np.int64),
@@ -54,6 +57,7 @@ def open_numpy(options: Mapping[str, Any]) -> ImageDataset:
         input_scale=parsed.input_scale,
         input_shift=parsed.input_shift,
         is_test=_load(test_path, "booleans [n]").astype(bool) if test_path.exists() else None,
+        columns={DIFFICULTY: _load(difficulty_path, "numbers [n]")} if difficulty_path.exists() else {},
     )
 
 

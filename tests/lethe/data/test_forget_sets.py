@@ -1,9 +1,11 @@
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from lethe.competition.splits_section import ForgetSet
+from lethe.competition.visibility import Visibility
 from lethe.data.errors import InvalidSplit
 from lethe.data.forget_sets import Drawn, draw_forget_set
 from tests.support.toy_images import toy
@@ -31,6 +33,33 @@ def test_class_skew_draws_the_heavy_class_more_often() -> None:
     )
     share = counts[0] / counts.sum()
     assert 0.55 < share < 0.85  # 9 / 12 at first, less as the class is used up
+
+
+def test_by_difficulty_takes_the_hardest_that_no_other_split_forgets() -> None:
+    values = np.arange(100.0)
+    values[7], values[90] = 1000.0, 2000.0  # 90 is no training image
+    dataset = replace(toy(), columns={"difficulty": values})
+    given = {"forget": ForgetSet(by="difficulty", fraction=0.05), "generator": np.random.default_rng(0)}
+    nothing = np.zeros(0, dtype=np.int64)
+    public = draw_forget_set(dataset, TRAIN, nothing, visibility=Visibility.PUBLIC, **given).indices
+    assert public.tolist() == [7, 77, 78, 79]
+    private = draw_forget_set(dataset, TRAIN, public, visibility=Visibility.PRIVATE, **given).indices
+    assert not set(dataset.persons[private]) & set(dataset.persons[public])
+    assert private.tolist() == [73, 74, 75, 76]
+
+
+@pytest.mark.parametrize("values", [None, np.full(100, np.nan), np.array(["a"] * 100)])
+def test_by_difficulty_needs_a_number_for_each_image(values: Any) -> None:
+    dataset = replace(toy(), columns={} if values is None else {"difficulty": values})
+    with pytest.raises(InvalidSplit, match=r"difficulty\.npy"):
+        draw_forget_set(
+            dataset,
+            TRAIN,
+            np.zeros(0, dtype=np.int64),
+            ForgetSet(by="difficulty"),
+            visibility=Visibility.PUBLIC,
+            generator=np.random.default_rng(0),
+        )
 
 
 def test_weight_zero_is_never_drawn() -> None:
