@@ -15,6 +15,7 @@ import torch
 
 from lethe.benchmark.plan import read_plan
 from lethe.data.datasets.registry import open_dataset
+from lethe.networks.builders import to_inputs
 from lethe.preparation.fingerprint import network_description
 from lethe.training.trainer import TrainingJob
 
@@ -30,7 +31,7 @@ def main() -> None:
     network = network_description(competition, dataset)
     pool = np.arange(len(dataset)) if dataset.is_test is None else np.flatnonzero(~dataset.is_test)
     images, labels = torch.from_numpy(np.array(dataset.images[pool])), torch.from_numpy(dataset.labels[pool])
-    inputs = images.float() * dataset.input_scale + dataset.input_shift
+    inputs = to_inputs(images, network)
     sums, counts = np.zeros((2, len(pool))), np.zeros((2, len(pool)))
     for seed in range(options.models):
         drawn = np.random.default_rng(seed).permutation(len(pool))[: competition.splits.train_size]
