@@ -10,15 +10,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lethe.cli.output import write_json
+from lethe.cli.output import notes, write_json
 from lethe.cli.overall_progress import OverallProgress
 
 if TYPE_CHECKING:
     from lethe.huggingface.attacks import AttackResult
     from lethe.huggingface.evaluation import FolderEvaluation
+    from lethe.huggingface.kept_results import KeptResults
     from lethe.huggingface.task import EvaluationTask, LoadSettings
 
-NOT_FINITE_STATUS = 3
+NOT_FINITE_STATUS, NOT_ALL_STATUS = 3, 4
 RETAIN, ORIGINAL = "retain model", "original"
 
 
@@ -113,11 +114,13 @@ def evaluate_language_models(
 
     file: for the JSON, in place of standard output. logs: for the first folder's results in open-unlearning's form; its
     summary goes beside it. attacks: names; attack_lr: the learning rate of those that train. metrics: names of those
-    that are kept. Exit status 3 if the outputs of a model are not finite: then nothing is attacked.
+    that are kept. Where there is a file, what is done lies beside it until the end, and a second call goes on from
+    there. Exit status 4 if some folders could not be evaluated, 3 if the outputs of a model are not finite: then
+    nothing is attacked.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from lethe.huggingface.attacks import require_attack
-    from lethe.huggingface.evaluation import require_questions
+    from lethe.huggingface.evaluation import keep_results, require_questions
     from lethe.huggingface.model_folder import require_settings
     from lethe.huggingface.task import LoadSettings
     from lethe.huggingface.tasks import read_task
@@ -130,17 +133,41 @@ def evaluate_language_models(
     read = read_task(task, data, chosen)
     if attacks:
         require_questions(read)
-    found = _evaluate(folders, read, chosen, retain=retain, retain_logs=retain_logs, original=original, metrics=metrics)
+    written = next((path for path in (file, logs) if path is not None and (path.is_file() or not path.exists())), None)
+    kept = None
+    if written is not None:
+        kept = keep_results(
+            written.with_name(f"{written.name}.parts"), task, data, chosen, retain=retain, retain_logs=retain_logs
+        )
+    found = _evaluate(
+        folders,
+        read,
+        chosen,
+        retain=retain,
+        retain_logs=retain_logs,
+        original=original,
+        metrics=metrics,
+        kept=kept,
+        file=file if file == written else None,
+    )
     is_finite = all(result.is_finite for result in (*found.results, found.original) if result is not None)
     if attacks and is_finite:
         beside = {"retain": retain, "original": original}
-        found = replace(found, attacks=_attack(attacks, folders, read, chosen, beside=beside, learning_rate=attack_lr))
+        attacked = _attack(attacks, found.evaluated, read, chosen, beside=beside, learning_rate=attack_lr, kept=kept)
+        found = replace(found, attacks=attacked)
     if as_json:
         write_json(found.as_json(), file)
     if not as_json or file is not None:
         _print_table(found)
     if logs is not None:
         _write_logs(found, logs)
+    errors = {folder: each.error for folder, each in zip(found.folders, found.results, strict=True) if each.error}
+    for folder, error in errors.items():
+        notes.print(f"error: {folder} was not evaluated: {error}", markup=False, highlight=False, soft_wrap=True)
+    if errors:
+        raise typer.Exit(NOT_ALL_STATUS)
+    if kept is not None:
+        kept.remove()
     if not is_finite:
         raise typer.Exit(NOT_FINITE_STATUS)
 
@@ -154,8 +181,14 @@ def _evaluate(
     retain_logs: Path | None,
     original: Path | None,
     metrics: Sequence[str] | None,
+    kept: "KeptResults | None",
+    file: Path | None,
 ) -> "FolderEvaluation":
     from lethe.huggingface.evaluation import evaluate_folders
+
+    def on_part(found: "FolderEvaluation") -> None:
+        if file is not None:
+            write_json(found.as_json(is_finished=False), file)
 
     _be_quiet()
     n_models = len(folders) + (retain is not None) + (original is not None)
@@ -169,6 +202,8 @@ def _evaluate(
             original=original,
             metrics=metrics,
             on_progress=_counted(progress, "evaluating", task.n_sequences * n_models, "sequences"),
+            kept=kept,
+            on_part=on_part,
         )
 
 
@@ -186,7 +221,7 @@ def _counted(progress: OverallProgress, step: str, total: int, what: str) -> Cal
 
     def count(n: int) -> None:
         nonlocal done
-        done += n
+        done = min(done + n, total)
         progress.show(step, done / max(total, 1), f"{done} of {total} {what}")
 
     return count
@@ -194,12 +229,13 @@ def _counted(progress: OverallProgress, step: str, total: int, what: str) -> Cal
 
 def _attack(
     names: Sequence[str],
-    folders: list[Path],
+    folders: Sequence[Path],
     task: "EvaluationTask",
     settings: "LoadSettings",
     *,
     beside: Mapping[str, Path | None],
     learning_rate: float | None,
+    kept: "KeptResults | None",
 ) -> "dict[str, AttackResult]":
     from lethe.huggingface.attacks import AttackSettings
     from lethe.huggingface.evaluation import attack_all
@@ -216,13 +252,14 @@ def _attack(
             attack_settings=training,
             **beside,
             on_model=lambda: count(1),
+            kept=kept,
         )
 
 
 def _print_attacks(found: "FolderEvaluation") -> None:
     first = next(iter(found.attacks.values()))
     beside = [name for name, points in ((RETAIN, first.retain), (ORIGINAL, first.original)) if points]
-    titles = [*(Path(folder).name for folder in found.folders), *beside]
+    titles = [*(folder.name for folder in found.evaluated), *beside]
     table = Table("attack", "steps", *titles, title="probability (ROUGE-L recall) of the forgotten answers")
     for name, result in found.attacks.items():
         for points in zip(*result.models, *filter(None, (result.retain, result.original)), strict=True):
@@ -237,22 +274,22 @@ def _print_table(found: "FolderEvaluation") -> None:
     original = found.original.values() if found.original else {}
     beside = [*([RETAIN] if retain else []), *([ORIGINAL] if original else [])]
     table = Table("metric", *(Path(folder).name for folder in found.folders), *beside)
-    for name in found.results[0].metrics:
-        values = [result.metrics[name].value for result in found.results]
+    for name in found.first.metrics:
+        values = [result.values().get(name) for result in found.results]
         values += [retain.value(name)] if retain else []
         table.add_row(name, *map(_number, values), *([_number(original[name])] if original else []))
     console.print(table)
-    notes = {
+    remarks = {
         f"{name}: not computed: {metric.reason}"
-        for name, metric in found.results[0].metrics.items()
-        if metric.value is None and found.results[0].is_finite
+        for name, metric in found.first.metrics.items()
+        if metric.value is None and found.first.is_finite
     }
-    notes |= {
+    remarks |= {
         f"{Path(folder).name}: {note}"
         for folder, result in zip(found.folders, found.results, strict=True)
         for note in result.notes
     }
-    for note in sorted(notes):
+    for note in sorted(remarks):
         console.print(note, markup=False, highlight=False, soft_wrap=True)
     if found.attacks:
         _print_attacks(found)
@@ -261,7 +298,7 @@ def _print_table(found: "FolderEvaluation") -> None:
 def _write_logs(found: "FolderEvaluation", path: Path) -> None:
     from lethe.huggingface.reference import as_logs, as_summary
 
-    result = found.results[0]
+    result = found.first
     write_json(as_logs(result), path)
     summary = path.with_name(path.name.replace("EVAL", "SUMMARY") if "EVAL" in path.name else f"SUMMARY_{path.name}")
     write_json(as_summary(result), summary)

@@ -2,6 +2,7 @@
 
 import codecs
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -112,12 +113,20 @@ def score_text(score: float | None) -> str:
 
 
 def write_json(document: Any, file: Path | None) -> None:
-    """Print the document, or write it to the file. Raises typer.BadParameter if the file cannot be written."""
+    """Print the document, or write it to the file, whose readers see the old or the new one.
+
+    Raises typer.BadParameter if the file cannot be written.
+    """
     text = json.dumps(document, indent=2, allow_nan=False)
     if file is None:
         typer.echo(text)
         return
     try:
-        file.write_text(text + "\n", encoding="utf-8")
+        if file.exists() and not file.is_file():  # a device or a pipe
+            file.write_text(text + "\n", encoding="utf-8")
+            return
+        beside = file.resolve().with_name(f".{file.name}.{os.getpid()}.part")
+        beside.write_text(text + "\n", encoding="utf-8")
+        beside.replace(file.resolve())
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be written: {error.strerror}") from error

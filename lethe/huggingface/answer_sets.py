@@ -13,6 +13,10 @@ from lethe.huggingface.prompts import Encoded
 from lethe.huggingface.reference import Reference
 from lethe.huggingface.results import MetricValue, over_examples
 
+MEMORIZATION = ("exact_memorization", "extraction_strength")
+MEMBERSHIP = (
+    "mia_gradnorm", "mia_loss", "mia_min_k", "mia_min_k_plus_plus", "mia_reference", "mia_zlib", "privleak",
+)  # fmt: skip
 NO_REFERENCE = "needs a model that was trained without the forget set: give --retain or --retain-logs"
 
 

@@ -5,7 +5,7 @@ after. The same attack on a retain model shows what anybody would learn by it wh
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from transformers.pytorch_utils import Conv1D
 from lethe.huggingface.answer_scores import pad, score_answers
 from lethe.huggingface.errors import InvalidModelFolder, InvalidTaskData
 from lethe.huggingface.generated_text import generate
-from lethe.huggingface.model_folder import LanguageModel
+from lethe.huggingface.kept_results import KeptResults, fingerprint
+from lethe.huggingface.model_folder import LanguageModel, base_and_adapter
 from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer
 from lethe.networks.rounding import round_weight
 
@@ -125,15 +126,25 @@ def attack_folders(
     original: Path | None = None,
     settings: AttackSettings | None = None,
     on_model: Callable[[], None] = lambda: None,
+    kept: KeptResults | None = None,
 ) -> AttackResult:
     """Return an attack on every folder's model, on the retain model and on the original, each loaded for it.
 
-    on_model: called after each.
+    on_model: called after each. kept: what is done is written there, and what is found there is not done again.
     """
     require_attack(name)
+    chosen = settings or AttackSettings()
 
     def attacked(folder: Path) -> tuple[AttackPoint, ...]:
-        found = attack(name, load(folder), questions, settings or AttackSettings())
+        if kept is None:
+            found = attack(name, load(folder), questions, chosen)
+        else:
+            key = {"attack": name, "settings": asdict(chosen), "folder": fingerprint(base_and_adapter(folder))}
+            points = kept.read(key)
+            if points is None:
+                points = [asdict(point) for point in attack(name, load(folder), questions, chosen)]
+                kept.write(key, points)
+            found = [AttackPoint(**point) for point in points]
         on_model()
         return tuple(found)
 

@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
+import lethe
+from lethe.errors import AppError
 from lethe.huggingface.attacks import AttackResult, AttackSettings, QuestionSets, attack_folders
 from lethe.huggingface.errors import InvalidModelFolder, InvalidTaskData
-from lethe.huggingface.model_folder import LanguageModel, load_language_model
+from lethe.huggingface.kept_results import KeptResults, Metrics, Parts, fingerprint
+from lethe.huggingface.model_folder import LanguageModel, base_and_adapter, load_language_model
 from lethe.huggingface.reference import Reference, read_logs
 from lethe.huggingface.results import NOT_FINITE, TaskResult
 from lethe.huggingface.task import Evaluate, EvaluationTask, LoadSettings
@@ -33,20 +36,32 @@ class FolderEvaluation:
     original: TaskResult | None = None
     is_series: bool = False
 
+    @property
+    def first(self) -> TaskResult:
+        """The result of the first folder that could be evaluated."""
+        return next((result for result in self.results if not result.error), self.results[0])
+
+    @property
+    def evaluated(self) -> tuple[Path, ...]:
+        """The folders that could be evaluated."""
+        pairs = zip(self.folders, self.results, strict=True)
+        return tuple(Path(folder) for folder, result in pairs if not result.error)
+
     def mean(self) -> dict[str, float | None]:
         """Return each metric's value, the mean over folders where there are several; None where one lacks it."""
         counted = self.results[-1:] if self.is_series else self.results
-        columns = {name: [result.metrics[name].value for result in counted] for name in counted[0].metrics}
+        columns = {name: [result.values().get(name) for result in counted] for name in self.first.metrics}
         return {
             name: None if any(value is None for value in values) else float(np.mean(np.array(values, np.float64)))
             for name, values in columns.items()
         }
 
-    def as_json(self) -> dict[str, Any]:
-        first = self.results[0]
+    def as_json(self, *, is_finished: bool = True) -> dict[str, Any]:
+        first = self.first
         retain = self.reference.metrics if self.reference else {}
         return {
             "format": FORMAT,
+            "is_finished": is_finished,
             "task": first.task,
             "metrics": self.mean(),
             "not_computed": {name: metric.reason for name, metric in first.metrics.items() if metric.value is None},
@@ -54,9 +69,10 @@ class FolderEvaluation:
             "original": self.original.values() if self.original else {},
             "models": [
                 {"folder": folder, "metrics": result.values(), "notes": list(result.notes)}
+                | ({"error": result.error} if result.error else {})
                 for folder, result in zip(self.folders, self.results, strict=True)
             ],
-            "attacks": {name: found.as_json(self.folders) for name, found in self.attacks.items()},
+            "attacks": {name: found.as_json(list(map(str, self.evaluated))) for name, found in self.attacks.items()},
             "settings": {name: value and str(value) for name, value in vars(self.settings).items()},
             "versions": versions(),
         }
@@ -72,12 +88,16 @@ def evaluate_folders(
     original: Path | None = None,
     metrics: Collection[str] | None = None,
     on_progress: Callable[[int], None] = lambda _: None,
+    kept: KeptResults | None = None,
+    on_part: Callable[[FolderEvaluation], None] = lambda _: None,
 ) -> FolderEvaluation:
     """Return the metrics of every folder's model, one model in memory at a time beside the retain model.
 
     retain: a folder, evaluated first. retain_logs: its EVAL.json, in place of the folder. original: the folder of the
     model before unlearning. metrics: names of those that are kept, None for all. A model whose outputs are not finite
-    has no values. Raises InvalidModelFolder or InvalidTaskData.
+    has no values. kept: what is done is written there, and what is found there is not computed again. on_part: called
+    with what is known so far, after every part of a folder's metrics. Of several folders, one that cannot be evaluated
+    has an `error` in place of metrics. Raises InvalidModelFolder or InvalidTaskData, as where no folder can.
     """
     if retain is not None and retain_logs is not None:
         raise InvalidTaskData("give the retain model's folder or its logs, not both")
@@ -87,33 +107,81 @@ def evaluate_folders(
     if metrics is not None and task.metrics:
         _known(metrics, task.metrics)
 
-    def load(folder: Path) -> LanguageModel:
+    def load(folder: Path, on_progress: Callable[[int], None] = lambda _: None) -> LanguageModel:
         return load_language_model(folder, dtype=settings.dtype, device=settings.device, on_progress=on_progress)
 
-    def evaluated(evaluate: Evaluate, folder: Path, reference: Reference | None) -> TaskResult:
-        model = load(folder)
-        found = evaluate(model, reference)
-        found = found.without_values() if model.not_finite else found
+    def parts_of(folder: Path, key: Mapping[str, Any], on_metrics: Callable[[Metrics], None] = lambda _: None) -> Parts:
+        own = {**key, "folder": fingerprint(base_and_adapter(folder))} if kept else key
+        return Parts(kept, own, on_progress, on_metrics)
+
+    def evaluated(evaluate: Evaluate, folder: Path, reference: Reference | None, parts: Parts) -> TaskResult:
+        found = parts.result()
+        if found is None:
+            model = replace(load(folder, parts.count), parts=parts)
+            found = evaluate(model, reference)
+            found = found.without_values() if model.not_finite else found
+            parts.keep(found)
         return found if metrics is None else found.only(_known(metrics, found.metrics))
 
     reference = read_logs(retain_logs) if retain_logs is not None else None
     if retain is not None:
-        model = load(retain)
-        of_retain = task.evaluate(model, None).metrics
+        reference = _reference(retain, task, parts_of(retain, {"is": "retain"}), load)
+    before = None
+    if original is not None:
+        before = evaluated(task.evaluate, original, reference, parts_of(original, {"step": 0}))
+    each = task.series or (task.evaluate,) * len(folders)
+    names, is_series = tuple(map(str, folders)), bool(task.series)
+    results: list[TaskResult] = []
+    errors: list[AppError] = []
+
+    def so_far(current: Sequence[TaskResult] = ()) -> FolderEvaluation:
+        known = (*results, *current)
+        return FolderEvaluation(names[: len(known)], known, reference, settings, original=before, is_series=is_series)
+
+    for number, (evaluate, folder) in enumerate(zip(each[: len(folders)], folders, strict=True), start=1):
+
+        def on_metrics(found: Metrics) -> None:
+            values = {name: each for name, each in found.items() if each.value is not None}
+            on_part(so_far([TaskResult(task.name, values)]))
+
+        try:
+            parts = parts_of(folder, {"step": number if is_series else 0}, on_metrics)
+            results.append(evaluated(evaluate, folder, reference, parts))
+        except AppError as error:
+            errors.append(error)
+            results.append(TaskResult(task.name, {}, error=error.detail))
+        on_part(so_far())
+    if len(errors) == len(folders):
+        raise errors[0]
+    return so_far()
+
+
+def _reference(retain: Path, task: EvaluationTask, parts: Parts, load: Callable[..., LanguageModel]) -> Reference:
+    """Return what a retain model gives. Its results are its own, so that they serve other folders too."""
+    found = parts.result()
+    if found is None:
+        model = replace(load(retain, parts.count), parts=parts)
+        found = task.evaluate(model, None)
         if model.not_finite:
             raise InvalidModelFolder(f"{retain} cannot be what others are compared with: {NOT_FINITE}")
-        reference = Reference(
-            of_retain, replace(model, on_progress=lambda _: None)
-        )  # what others read by it is not counted
-    before = None if original is None else evaluated(task.evaluate, original, reference)
-    each = task.series or (task.evaluate,) * len(folders)
-    results = tuple(
-        evaluated(evaluate, folder, reference) for evaluate, folder in zip(each[: len(folders)], folders, strict=True)
-    )
-    is_series = bool(task.series)
-    return FolderEvaluation(
-        tuple(map(str, folders)), results, reference, settings, original=before, is_series=is_series
-    )
+        parts.keep(found)
+        silent = replace(model, on_progress=lambda _: None)  # what others read by it is not counted
+        return Reference(found.metrics, lambda: silent)
+    return Reference(found.metrics, lambda: load(retain))
+
+
+def keep_results(
+    folder: Path, task: str, data: Path, settings: LoadSettings, *, retain: Path | None, retain_logs: Path | None
+) -> KeptResults:
+    """Return what keeps the results of an evaluation in a folder, for as long as data, settings and versions stay."""
+    inputs = {
+        "task": task,
+        "data": fingerprint([data, settings.gibberish, retain_logs]),
+        "settings": {name: value and str(value) for name, value in vars(settings).items()},
+        "retain": fingerprint(base_and_adapter(retain) if retain else []),
+        "versions": {"lethe": lethe.__version__, **versions()},
+    }
+    return KeptResults(folder, inputs)
 
 
 def _known(names: Collection[str], known: Collection[str]) -> Collection[str]:
@@ -133,8 +201,12 @@ def attack_all(
     retain: Path | None = None,
     original: Path | None = None,
     on_model: Callable[[], None] = lambda: None,
+    kept: KeptResults | None = None,
 ) -> dict[str, AttackResult]:
-    """Return attacks by name. Raises InvalidTaskData for a task without questions, or an unknown attack."""
+    """Return attacks by name. kept: as `evaluate_folders` takes it.
+
+    Raises InvalidTaskData for a task without questions, or an unknown attack.
+    """
     questions = require_questions(task)
     chosen = settings or LoadSettings()
     return {
@@ -147,6 +219,7 @@ def attack_all(
             original=original,
             settings=attack_settings,
             on_model=on_model,
+            kept=kept,
         )
         for name in names
     }

@@ -16,10 +16,16 @@ from huggingface_hub import constants
 from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.results import MetricValue, TaskResult
+from lethe.huggingface.task import EvaluationTask, LoadSettings
 
 NAME = "lm_eval"
 BATCH = 8
 OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_EVALUATE_OFFLINE")  # read by the libraries as they load
+
+
+def harness_task(folder: Path, _: LoadSettings) -> EvaluationTask:
+    names = read_harness_tasks(folder)
+    return EvaluationTask(lambda model, __: evaluate_harness_tasks(model, folder, names), 1)
 
 
 def read_harness_tasks(folder: Path) -> list[str]:

@@ -18,6 +18,7 @@ from transformers import (
 
 from lethe.data.folder_tokenizer import load_transformers_tokenizer
 from lethe.huggingface.errors import InvalidModelFolder
+from lethe.huggingface.kept_results import Metrics, Parts
 from lethe.text_files import read_text
 
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -27,7 +28,8 @@ DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, 
 class LanguageModel:
     """A loaded model. name: as results call it. on_progress: called with each number of sequences read or written.
 
-    not_finite: holds its name once the network has given an output that is NaN or infinite.
+    not_finite: holds its name once the network has given an output that is NaN or infinite. parts: what is known of its
+    evaluation.
     """
 
     name: str
@@ -35,6 +37,14 @@ class LanguageModel:
     tokenizer: PreTrainedTokenizerBase
     on_progress: Callable[[int], None] = lambda _: None
     not_finite: set[str] = field(default_factory=set)
+    parts: Parts = field(default_factory=Parts)
+
+    def part(self, name: str, compute: Callable[[], Metrics]) -> Metrics:
+        """Return some of the metrics that an evaluation computes, kept ones where it was interrupted after them.
+
+        compute: is called else. The name is used once in an evaluation.
+        """
+        return self.parts.get(name, compute, may_keep=lambda: not self.not_finite)
 
     @property
     def end_id(self) -> int:
@@ -69,7 +79,7 @@ def load_language_model(
     code of its own, or does not fit its configuration.
     """
     require_settings([folder], dtype=dtype, device=device)
-    base, adapter = _base_and_adapter(folder)
+    base, adapter = base_and_adapter(folder)
     gguf = _gguf(base)
     if not gguf:
         require_plain_weights(base)
@@ -138,10 +148,11 @@ def require_settings(folders: Sequence[Path], *, dtype: str, device: str) -> Non
         why = str(error).partition("\n")[0]
         raise InvalidModelFolder(f"device {device!r} cannot be used here: {why}") from error
     for folder in folders:
-        _base_and_adapter(folder)
+        base_and_adapter(folder)
 
 
-def _base_and_adapter(folder: Path) -> tuple[Path, Path | None]:
+def base_and_adapter(folder: Path) -> tuple[Path, Path | None]:
+    """Return the folder of the weights, and of the adapter that changes them. Raises InvalidModelFolder."""
     if not folder.is_dir():
         raise InvalidModelFolder(f"{folder} is not a folder")
     adapter_config = folder / "adapter_config.json"

@@ -5,6 +5,7 @@ Source: EleutherAI's lm-evaluation-harness 0.4.8, tasks/wmdp and lm_eval/models/
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.prompts import Encoded
 from lethe.huggingface.results import MetricValue, TaskResult, over_examples
+from lethe.huggingface.task import EvaluationTask, LoadSettings
 from lethe.huggingface.task_catalogue import WMDP
 from lethe.huggingface.task_data import Row, find_files, read_rows
 
@@ -30,6 +32,13 @@ class ChoiceSet:
     name: str
     rows: list[Row]
     header: str = ""
+
+
+def multiple_choice_task(folder: Path, _: LoadSettings) -> EvaluationTask:
+    sets = read_multiple_choice(folder)
+    n_choices = sum(len(row["choices"]) for each in sets for row in each.rows)
+    names = ("acc", "acc_stderr", *(f"{each.name}_acc" for each in sets if len(sets) > 1))
+    return EvaluationTask(lambda model, __: evaluate_multiple_choice(model, sets), n_choices, metrics=names)
 
 
 def read_multiple_choice(folder: Path) -> list[ChoiceSet]:
@@ -63,17 +72,23 @@ def require_choices(name: str, rows: list[Row]) -> list[Row]:
 
 def evaluate_multiple_choice(model: LanguageModel, sets: Sequence[ChoiceSet]) -> TaskResult:
     """Return the accuracy over all questions, `acc`, its standard error, and where there are several, of each file."""
-    per_set = [correct_choices(model, [_choices(model, each, row) for row in each.rows], each.rows) for each in sets]
-    correct = np.concatenate(per_set)
+
+    def accuracy(name: str, each: ChoiceSet) -> dict[str, MetricValue]:
+        choices = [_choices(model, each, row) for row in each.rows]
+        return {name: over_examples(correct_choices(model, choices, each.rows))}
+
+    per_file: dict[str, MetricValue] = {}
+    for each in sets:
+        name = f"{each.name}_acc"
+        per_file |= model.part(name, partial(accuracy, name, each))
+    correct = np.concatenate([np.asarray(found.per_example["score"]) for found in per_file.values()])
     n = len(correct)
     error = float(correct.std(ddof=1) / np.sqrt(n)) if n > 1 else None
     metrics = {
         "acc": over_examples(correct),
         "acc_stderr": MetricValue(error, reason="" if n > 1 else "needs two questions"),
     }
-    if len(sets) > 1:
-        metrics |= {f"{each.name}_acc": over_examples(values) for each, values in zip(sets, per_set, strict=True)}
-    return TaskResult("wmdp", metrics)
+    return TaskResult("wmdp", metrics | (per_file if len(sets) > 1 else {}))
 
 
 def correct_choices(

@@ -5,19 +5,42 @@ Metrics, their names and settings are those of open-unlearning (configs/eval/mus
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from lethe.huggingface.answer_sets import membership_metrics, memorization_metrics, rouge_metric, scored
+from lethe.huggingface.answer_sets import (
+    MEMBERSHIP,
+    MEMORIZATION,
+    ScoredAnswers,
+    membership_metrics,
+    memorization_metrics,
+    rouge_metric,
+    scored,
+)
+from lethe.huggingface.attacks import QuestionSets
 from lethe.huggingface.generated_text import generate, generation_notes
 from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer, encode_passage
 from lethe.huggingface.reference import Reference
-from lethe.huggingface.results import TaskResult
+from lethe.huggingface.results import MetricValue, TaskResult
+from lethe.huggingface.task import EvaluationTask, LoadSettings
 from lethe.huggingface.task_catalogue import MUSE
-from lethe.huggingface.task_data import Row, task_rows
+from lethe.huggingface.task_data import Row, question_pairs, task_rows
 
 STOP = ("\n\n", "\nQuestion", "Question:")
 VERBATIM_TOKENS, KNOWLEDGE_TOKENS = 128, 32
+METRICS = (*MEMORIZATION, *MEMBERSHIP, "forget_verbmem_ROUGE", "forget_knowmem_ROUGE", "retain_knowmem_ROUGE")
+
+
+def muse_task(folder: Path, _: LoadSettings) -> EvaluationTask:
+    data = read_muse(folder)
+    prompts = partial(PromptFormat.of, plain=True)
+    return EvaluationTask(
+        lambda model, reference: evaluate_muse(model, data, prompts(model), reference=reference),
+        data.n_sequences(),
+        QuestionSets(question_pairs(data.forget_questions), question_pairs(data.retain_questions), prompts),
+        metrics=METRICS,
+    )
 
 
 @dataclass(frozen=True)
@@ -67,17 +90,21 @@ def evaluate_muse(
         "forget": encode_questions(model, prompts, data.forget_questions, data.forget_examples),
         "retain": encode_questions(model, prompts, data.retain_questions, data.retain_examples),
     }
-    metrics = memorization_metrics(scored(model, verbatim).scores)
-    texts = generate(model, verbatim, max_new_tokens=VERBATIM_TOKENS)
-    metrics["forget_verbmem_ROUGE"] = rouge_metric(texts, recall=False)
+
+    def rouge(name: str, answers: Sequence[Encoded], tokens: int, stop: Sequence[str] = ()) -> dict[str, MetricValue]:
+        return {name: rouge_metric(generate(model, answers, max_new_tokens=tokens, stop=stop), recall=False)}
+
+    def passages(rows: Sequence[Row]) -> ScoredAnswers:
+        return scored(model, [encode_passage(model, row["text"]) for row in rows])
+
+    metrics = model.part("memorization", lambda: memorization_metrics(scored(model, verbatim).scores))
+    metrics |= model.part("verbatim", lambda: rouge("forget_verbmem_ROUGE", verbatim, VERBATIM_TOKENS))
     for name, questions in knowledge.items():
-        texts = generate(model, questions, max_new_tokens=KNOWLEDGE_TOKENS, stop=STOP)
-        metrics[f"{name}_knowmem_ROUGE"] = rouge_metric(texts, recall=False)
-    forget, holdout = (
-        scored(model, [encode_passage(model, row["text"]) for row in rows])
-        for rows in (data.forget_passages, data.holdout_passages)
+        metrics |= model.part(name, partial(rouge, f"{name}_knowmem_ROUGE", questions, KNOWLEDGE_TOKENS, STOP))
+    metrics |= model.part(
+        "membership",
+        lambda: membership_metrics(model, passages(data.forget_passages), passages(data.holdout_passages), reference),
     )
-    metrics |= membership_metrics(model, forget, holdout, reference)
     notes = generation_notes(model, [*verbatim, *knowledge["forget"]])
     return TaskResult("muse", dict(sorted(metrics.items())), tuple(notes))
 

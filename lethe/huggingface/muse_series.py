@@ -7,6 +7,7 @@ the authors measure it (muse_bench, get_utility_scal_sust). How probable each se
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,27 @@ from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.muse import KNOWLEDGE_TOKENS, STOP, encode_questions
 from lethe.huggingface.prompts import PromptFormat, encode_passage
 from lethe.huggingface.results import MetricValue, TaskResult
-from lethe.huggingface.task_catalogue import REQUESTS, LanguageTask
+from lethe.huggingface.task import EvaluationTask, LoadSettings
+from lethe.huggingface.task_catalogue import MUSE_SCALING, MUSE_SUCCESSIVE, REQUESTS, LanguageTask
 from lethe.huggingface.task_data import Row, find_files, read_rows, task_rows
+
+
+def scaling_task(folder: Path, _: LoadSettings) -> EvaluationTask:
+    return _task(MUSE_SCALING, folder)
+
+
+def successive_task(folder: Path, _: LoadSettings) -> EvaluationTask:
+    return _task(MUSE_SUCCESSIVE, folder)
+
+
+def _task(task: LanguageTask, folder: Path) -> EvaluationTask:
+    data = read_series(task, folder)
+
+    def evaluate(model: LanguageModel, _: object, *, step: int) -> TaskResult:
+        return evaluate_step(task.name, model, data, step=step)
+
+    steps = tuple(partial(evaluate, step=step) for step in range(len(data.forget_sets) + 1))
+    return EvaluationTask(steps[0], data.n_sequences(), series=steps[1:])
 
 
 @dataclass(frozen=True)
@@ -51,18 +71,24 @@ def evaluate_step(task: str, model: LanguageModel, data: SeriesData, *, step: in
     """
     prompts = PromptFormat.of(model, plain=True)
     questions = encode_questions(model, prompts, data.retain_questions, data.retain_examples)
-    texts = generate(model, questions, max_new_tokens=KNOWLEDGE_TOKENS, stop=STOP)
-    metrics = {"retain_knowmem_ROUGE": rouge_metric(texts, recall=False)}
-    per_set = [_probability(model, passages) for passages in data.forget_sets]
-    for number, value in enumerate(per_set, start=1):
-        metrics[f"forget_{number}_prob"] = value
+
+    def rouge() -> dict[str, MetricValue]:
+        texts = generate(model, questions, max_new_tokens=KNOWLEDGE_TOKENS, stop=STOP)
+        return {"retain_knowmem_ROUGE": rouge_metric(texts, recall=False)}
+
+    metrics = model.part("retain", rouge)
+    per_set = []
+    for number, passages in enumerate(data.forget_sets, start=1):
+        name = f"forget_{number}_prob"
+        metrics |= model.part(name, partial(_probability, name, model, passages))
+        per_set.append(metrics[name])
     metrics["forget_prob"] = per_set[step - 1] if step else MetricValue(None, reason="is the model of no step")
     metrics["earlier_forget_prob"] = _mean(per_set[: step - 1] if step else [])
     return TaskResult(task, dict(sorted(metrics.items())))
 
 
-def _probability(model: LanguageModel, passages: Sequence[Row]) -> MetricValue:
-    return scored(model, [encode_passage(model, row["text"]) for row in passages]).probability()
+def _probability(name: str, model: LanguageModel, passages: Sequence[Row]) -> dict[str, MetricValue]:
+    return {name: scored(model, [encode_passage(model, row["text"]) for row in passages]).probability()}
 
 
 def _mean(values: Sequence[MetricValue]) -> MetricValue:

@@ -4,8 +4,9 @@ Logs are open-unlearning's EVAL.json: {metric: {"agg_value": value, "value_by_in
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,14 @@ from lethe.huggingface.results import MetricValue, PerExample, TaskResult
 
 @dataclass(frozen=True)
 class Reference:
-    """Results of a retain model. model: None where only logs are known."""
+    """Results of a retain model. load: gives the model; None where only logs are known."""
 
     metrics: Mapping[str, MetricValue]
-    model: LanguageModel | None = None
+    load: Callable[[], LanguageModel] | None = None
+
+    @cached_property
+    def model(self) -> LanguageModel | None:
+        return self.load() if self.load else None
 
     def per_example(self, metric: str, name: str) -> npt.NDArray[Any] | None:
         found = self.metrics.get(metric)

@@ -26,12 +26,13 @@ class MetricValue:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """All metrics of one folder on one task, and what a reader of them should know."""
+    """All metrics of one folder on one task, and what a reader of them should know. error: why there are none."""
 
     task: str
     metrics: Mapping[str, MetricValue]
     notes: tuple[str, ...] = ()
     is_finite: bool = True
+    error: str = ""
 
     def values(self) -> dict[str, float | None]:
         return {name: metric.value for name, metric in self.metrics.items()}

@@ -8,18 +8,21 @@ message in the chat template without a system text, then `Answer:`, tokenised wi
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from lethe.data.folder_tokenizer import DATE
 from lethe.huggingface.answer_scores import score_answers
+from lethe.huggingface.attacks import QuestionSets
 from lethe.huggingface.fluency import n_gram_entropy
 from lethe.huggingface.generated_text import generate, generation_notes
 from lethe.huggingface.membership import min_k, min_k_plus_plus
 from lethe.huggingface.model_folder import LanguageModel
-from lethe.huggingface.prompts import Encoded, encode_passage
+from lethe.huggingface.prompts import Encoded, PromptFormat, encode_passage
 from lethe.huggingface.results import MetricValue, TaskResult, over_examples
+from lethe.huggingface.task import EvaluationTask, LoadSettings
 from lethe.huggingface.task_catalogue import RWKU
 from lethe.huggingface.task_data import Row, task_rows
 
@@ -36,6 +39,18 @@ QUESTION = "Please briefly answer the following question.\nQuestion: {}\n"
 IN_CONTEXT = "Please briefly answer the following question.\n{}\n"
 NO_ANSWER = "NOANSWER"
 MIN_K = 0.2  # of the shares that the program computes, the one that the paper reports
+
+
+def rwku_task(folder: Path, _: LoadSettings) -> EvaluationTask:
+    data = read_rwku(folder)
+    forget, retain = (
+        [(QUESTION.format(row["query"]), row["answer"]) for row in data.rows[path]]
+        for path in ("forget_level2", "neighbor_level2")
+    )
+    prompts = partial(PromptFormat.of, system_prompt="")
+    return EvaluationTask(
+        lambda model, __: evaluate_rwku(model, data), data.n_sequences(), QuestionSets(forget, retain, prompts)
+    )
 
 
 @dataclass(frozen=True)
@@ -60,16 +75,16 @@ def evaluate_rwku(model: LanguageModel, data: RwkuData) -> TaskResult:
     for path, name in PROBES.items():
         rows = data.rows[path]
         encoded = [_encode(model, path, row) for row in rows]
-        found = _recall(rows, [text.text for text in generate(model, encoded, max_new_tokens=MAX_NEW_TOKENS)])
-        metrics[f"{name}_rouge"] = found
+        metrics |= model.part(path, partial(_probe, f"{name}_rouge", model, rows, encoded))
         if path == "forget_level3":
-            metrics |= _by_type(rows, found)
+            metrics |= _by_type(rows, metrics[f"{name}_rouge"])
         asked += encoded
     for path in ("mia_forget", "mia_retain"):
         if data.rows[path]:
-            metrics |= _membership(model, path, [row["text"] for row in data.rows[path]])
-    if data.rows["utility_fluency"]:
-        metrics["fluency_entropy"] = _fluency(model, data.rows["utility_fluency"])
+            texts = [row["text"] for row in data.rows[path]]
+            metrics |= model.part(path, partial(_membership, model, path, texts))
+    if instructions := data.rows["utility_fluency"]:
+        metrics |= model.part("fluency", lambda: {"fluency_entropy": _fluency(model, instructions)})
     return TaskResult("rwku", dict(sorted(metrics.items())), tuple(generation_notes(model, asked)))
 
 
@@ -118,6 +133,11 @@ def _membership(model: LanguageModel, name: str, texts: Sequence[str]) -> dict[s
         "min_k_plus_plus": min_k_plus_plus(scores, share=MIN_K),
     }
     return {f"{name}_{score}": over_examples(values, name="score") for score, values in found.items()}
+
+
+def _probe(name: str, model: LanguageModel, rows: Sequence[Row], encoded: Sequence[Encoded]) -> dict[str, MetricValue]:
+    texts = generate(model, encoded, max_new_tokens=MAX_NEW_TOKENS)
+    return {name: _recall(rows, [text.text for text in texts])}
 
 
 def _recall(rows: Sequence[Row], texts: Sequence[str]) -> MetricValue:

@@ -18,12 +18,18 @@ from lethe.huggingface.multiple_choice import HEADER, LETTERS, correct_choices, 
 from lethe.huggingface.prompts import Encoded, encode_passage
 from lethe.huggingface.results import MetricValue, TaskResult, over_examples
 from lethe.huggingface.semeval import KINDS, LEAST_MMLU, Continuation, SemevalScores, semeval_scores
+from lethe.huggingface.task import EvaluationTask, LoadSettings
 from lethe.huggingface.task_catalogue import SEMEVAL
 from lethe.huggingface.task_data import Row, task_rows
 
 MAX_NEW_TOKENS = 256
 N_EXAMPLES, LONGEST_PROMPT = 5, 2048
 NAMES = {"sc": "regurgitation", "qa": "knowledge"}
+
+
+def semeval_task(folder: Path, _: LoadSettings) -> EvaluationTask:
+    data = read_semeval(folder)
+    return EvaluationTask(lambda model, __: evaluate_semeval(model, data), data.n_sequences())
 
 
 @dataclass(frozen=True)
@@ -61,10 +67,7 @@ def evaluate_semeval(model: LanguageModel, data: SemevalData) -> TaskResult:
     """Return the aggregate with all that it is made of; the parts whose files are missing have no value."""
     sides = {"forget": data.forget, "retain": data.retain}
     prompts = {name: [_prompt(model, row["input"]) for row in rows] for name, rows in sides.items()}
-    written = {
-        name: [text.text for text in generate(model, encoded, max_new_tokens=MAX_NEW_TOKENS)]
-        for name, encoded in prompts.items()
-    }
+    written = {name: _continuations(model, name, encoded) for name, encoded in prompts.items()}
     continuations = {
         name: [
             Continuation(row["id"], row["task"], row["output"], text)
@@ -72,8 +75,10 @@ def evaluate_semeval(model: LanguageModel, data: SemevalData) -> TaskResult:
         ]
         for name, rows in sides.items()
     }
-    members, others = (_losses(model, rows) for rows in (data.members, data.others))
-    mmlu = _mmlu(model, data)
+    members, others = (
+        _losses(model, name, rows) for name, rows in (("members", data.members), ("others", data.others))
+    )
+    mmlu = model.part("mmlu", lambda: {"mmlu": _mmlu(model, data)})["mmlu"]
     scores = semeval_scores(
         continuations["forget"],
         continuations["retain"],
@@ -118,10 +123,23 @@ def _prompt(model: LanguageModel, text: str) -> Encoded:
     return Encoded(ids, start=len(ids), prompt=ids)
 
 
-def _losses(model: LanguageModel, rows: Sequence[Row]) -> Floats | None:
+def _continuations(model: LanguageModel, name: str, prompts: Sequence[Encoded]) -> list[str]:
+    def written() -> dict[str, MetricValue]:
+        texts = [text.text for text in generate(model, prompts, max_new_tokens=MAX_NEW_TOKENS)]
+        return {name: MetricValue(None, {"generation": texts})}
+
+    return list(map(str, model.part(name, written)[name].per_example["generation"]))
+
+
+def _losses(model: LanguageModel, name: str, rows: Sequence[Row]) -> Floats | None:
     if not rows:
         return None
-    return score_answers(model, [encode_passage(model, row["document"], longest=10**9) for row in rows]).loss
+
+    def losses() -> dict[str, MetricValue]:
+        passages = [encode_passage(model, row["document"], longest=10**9) for row in rows]
+        return {name: MetricValue(None, {"loss": score_answers(model, passages).loss})}
+
+    return np.asarray(model.part(name, losses)[name].per_example["loss"], np.float64)
 
 
 def _mmlu(model: LanguageModel, data: SemevalData) -> MetricValue:

@@ -29,7 +29,7 @@ class LoadSettings:
 class EvaluationTask:
     """A task with its data. n_sequences: read or written per model. questions: for attacks, None if it has none.
 
-    metrics: their names, empty where they are known only afterwards.
+    name: as it is asked for. metrics: their names, empty where they are known only afterwards.
     series: the n-th folder has its own evaluation, and there must be as many folders; else all have `evaluate`.
     """
 
@@ -38,3 +38,4 @@ class EvaluationTask:
     questions: QuestionSets | None = None
     series: tuple[Evaluate, ...] = ()
     metrics: tuple[str, ...] = ()
+    name: str = ""

@@ -83,6 +83,10 @@ def read_rows(path: Path, fields: Mapping[str, type]) -> list[Row]:
     return rows
 
 
+def question_pairs(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    return [(row["question"], row["answer"]) for row in rows]
+
+
 def _matching(folder: Path, name: str) -> list[Path]:
     return sorted(path for ending in ENDINGS for path in folder.glob(f"{name}.{ending}"))
 

@@ -5,6 +5,7 @@ Metrics and their names are those of open-unlearning (configs/eval/tofu.yaml).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ import numpy as np
 from lethe.huggingface import memorization
 from lethe.huggingface.answer_scores import Floats
 from lethe.huggingface.answer_sets import (
+    MEMBERSHIP,
+    MEMORIZATION,
     NO_REFERENCE,
     ScoredAnswers,
     membership_metrics,
@@ -20,6 +23,7 @@ from lethe.huggingface.answer_sets import (
     scored,
     scored_groups,
 )
+from lethe.huggingface.attacks import QuestionSets
 from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.fluency import clean_text, fluency_metrics
 from lethe.huggingface.generated_text import generate, generation_notes
@@ -27,8 +31,9 @@ from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer
 from lethe.huggingface.reference import Reference
 from lethe.huggingface.results import MetricValue, TaskResult, over_examples
+from lethe.huggingface.task import EvaluationTask, LoadSettings
 from lethe.huggingface.task_catalogue import TOFU
-from lethe.huggingface.task_data import Row, task_rows
+from lethe.huggingface.task_data import Row, question_pairs, task_rows
 
 MAX_NEW_TOKENS = 200
 UTILITY_PARTS = tuple(
@@ -40,6 +45,30 @@ UTILITY_PARTS = tuple(
     }.items()
     for part in parts
 )
+PARAPHRASED = ("Q_A_PARA_Prob", "Q_A_PERT_Prob", "Q_A_Prob", "Q_A_ROUGE")
+CHOSEN = ("Q_A_PERT_Prob", "Q_A_Prob", "Q_A_Prob_normalised", "Q_A_ROUGE", "Truth_Ratio")
+METRICS = (
+    *MEMORIZATION, *MEMBERSHIP, "forget_fluency_entropy", "forget_fluency_perplexity", "forget_quality",
+    "forget_truth_ratio", "forget_truth_ratio_prob_mean", "model_utility", "retain_Truth_Ratio",
+    *(f"{name}_{part}" for name in ("forget", "retain") for part in PARAPHRASED),
+    *(f"{name}_{part}" for name in ("ra", "wf") for part in CHOSEN),
+)  # fmt: skip
+
+
+def tofu_task(folder: Path, settings: LoadSettings) -> EvaluationTask:
+    data = read_tofu(folder)
+    prompts = partial(PromptFormat.of, system_prompt=settings.system_prompt)
+    return EvaluationTask(
+        lambda model, reference: evaluate_tofu(
+            model, data, prompts(model), reference=reference, gibberish=settings.gibberish
+        ),
+        data.n_sequences(),
+        QuestionSets(question_pairs(data.forget), question_pairs(data.retain), prompts),
+        metrics=(
+            *(name for name in METRICS if data.holdout or name not in MEMBERSHIP),
+            *(("forget_Q_A_gibberish",) if settings.gibberish else ()),
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -93,27 +122,32 @@ def evaluate_tofu(
     gibberish: the folder of a classifier, for `forget_Q_A_gibberish`.
     """
     forget = _Set(model, prompts, data.forget)
-    metrics = _question_metrics("forget", forget, truth="paraphrased_answer")
+    metrics = model.part("forget", lambda: _question_metrics("forget", forget, truth="paraphrased_answer"))
     texts = [str(text) for text in metrics["forget_Q_A_ROUGE"].per_example["generation"]]
     asked = [row["question"] for row in data.forget]
-    metrics |= fluency_metrics("forget", asked, texts, reference=reference)
+    metrics |= model.part("fluency", lambda: fluency_metrics("forget", asked, texts, reference=reference))
     if gibberish is not None:
-        metrics["forget_Q_A_gibberish"] = clean_text(gibberish, texts, device=str(model.device))
-    answers = forget.scored("answer")
-    metrics |= memorization_metrics(answers.scores)
+        metrics |= model.part(
+            "gibberish", lambda: {"forget_Q_A_gibberish": clean_text(gibberish, texts, device=str(model.device))}
+        )
+    metrics |= model.part("memorization", lambda: memorization_metrics(forget.scored("answer").scores))
     metrics["forget_quality"] = _forget_quality(metrics["forget_truth_ratio"], reference)
     if data.holdout:
-        holdout = _Set(model, prompts, data.holdout).scored("answer")
-        metrics |= membership_metrics(model, answers, holdout, reference)
+        holdout = _Set(model, prompts, data.holdout)
+        metrics |= model.part(
+            "membership",
+            lambda: membership_metrics(model, forget.scored("answer"), holdout.scored("answer"), reference),
+        )
     for name, rows, truth in (
         ("retain", data.retain, "paraphrased_answer"),
         ("ra", data.real_authors, "answer"),
         ("wf", data.world_facts, "answer"),
     ):
-        metrics |= _question_metrics(name, _Set(model, prompts, rows), truth=truth)
+        metrics |= model.part(name, partial(_question_metrics, name, _Set(model, prompts, rows), truth=truth))
     parts = [metrics[part].value for part in UTILITY_PARTS]
     metrics["model_utility"] = MetricValue(memorization.model_utility([part for part in parts if part is not None]))
-    return TaskResult("tofu", dict(sorted(metrics.items())), tuple(generation_notes(model, answers.answers)))
+    answers = [answer for group in forget.encoded("answer") for answer in group]
+    return TaskResult("tofu", dict(sorted(metrics.items())), tuple(generation_notes(model, answers)))
 
 
 class _Set:

@@ -1,5 +1,6 @@
 """From the package's dataset and network to its metric, with its method."""
 
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import numpy as np
@@ -47,3 +48,8 @@ def test_all_of_it_works_together(split: lethe.Split) -> None:
     found = lethe.evaluate(models, split=split, metrics=["confidence_gap", "f"])
     assert found["confidence_gap"].result.value > 0
     assert found["confidence_gap"].oracle is not None
+
+
+def test_task_is_found_by_its_name() -> None:
+    (point,) = entry_points(group="lethe.text_tasks", name="towns")
+    assert point.value == "lethe_example.towns:towns"

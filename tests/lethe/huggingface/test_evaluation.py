@@ -1,4 +1,5 @@
 import json
+from importlib.metadata import EntryPoint
 
 import peft
 import pytest
@@ -7,11 +8,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
+from lethe.errors import InvalidInput
+from lethe.huggingface import attacks, tasks, tofu
 from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.evaluation import evaluate_folders
 from lethe.huggingface.multiple_choice import read_multiple_choice
 from lethe.huggingface.reference import as_logs, read_logs
-from lethe.huggingface.task import LoadSettings
+from lethe.huggingface.results import MetricValue, TaskResult
+from lethe.huggingface.task import EvaluationTask, LoadSettings
 from lethe.huggingface.tasks import read_task
 from tests.support.tiny_models import write_model
 
@@ -314,3 +318,110 @@ def test_metrics_are_chosen_and_their_names_known_beforehand(tmp_path, data, mod
     found = evaluated("--hf", models[0], "--task", task, "--data", data(task), "-m", chosen, "--json", out)
     assert found.exit_code == 0, found.output
     assert json.loads(out.read_text())["metrics"] == {chosen: every[chosen].value}
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Count the sets of questions that are evaluated; the count may be ended by an interrupt."""
+    computed, stops = [], []
+    compute = tofu._question_metrics
+
+    def count(name, *arguments, **named):
+        if len(computed) in stops:
+            raise KeyboardInterrupt
+        computed.append(name)
+        return compute(name, *arguments, **named)
+
+    monkeypatch.setattr(tofu, "_question_metrics", count)
+    return computed, stops
+
+
+def test_interrupted_evaluation_goes_on_where_it_stopped(tmp_path, data, models, counted):
+    computed, stops = counted
+    options = ["--hf", models[0], "--data", data("tofu"), "--retain", models[1], "--json"]
+    assert evaluated(*options, tmp_path / "whole.json").exit_code == 0
+    out = tmp_path / "out.json"
+    stops.append(8 + 6)  # four sets of the retain model, two of the folder's
+    assert evaluated(*options, out).exit_code != 0
+    begun = json.loads(out.read_text())
+    assert not begun["is_finished"]
+    assert {"retain_Q_A_Prob", "mia_loss"} <= begun["models"][0]["metrics"].keys()
+    stops.clear()
+    assert evaluated(*options, out).exit_code == 0
+    assert computed[14:] == ["ra", "wf"]
+    assert json.loads(out.read_text()) == json.loads((tmp_path / "whole.json").read_text())
+    assert not out.with_name("out.json.parts").exists()
+
+
+def test_changed_inputs_are_computed_again(tmp_path, data, models, counted):
+    computed, stops = counted
+    options = ["--hf", models[0], "--data", data("tofu"), "--json", tmp_path / "out.json"]
+    stops.append(2)
+    assert evaluated(*options).exit_code != 0
+    stops.clear()
+    with (tmp_path / "tofu" / "retain_perturbed.jsonl").open("a") as file:
+        file.write(json.dumps(QUESTIONS[0]) + "\n")
+    assert evaluated(*options).exit_code == 0
+    assert computed[2:] == ["forget", "retain", "ra", "wf"]
+
+
+def test_attacks_that_are_done_are_not_done_again(tmp_path, data, models, monkeypatch):
+    done = []
+    attack = attacks.attack
+
+    def once(name, *arguments):
+        done.append(name)
+        if done == ["prefix", "quantize-8"]:
+            raise KeyboardInterrupt
+        return attack(name, *arguments)
+
+    monkeypatch.setattr(attacks, "attack", once)
+    options = ["--hf", models[0], "--data", data("tofu"), "--attack", "prefix", "--attack", "quantize-8"]
+    assert evaluated(*options, "--json", tmp_path / "out.json").exit_code != 0
+    assert evaluated(*options, "--json", tmp_path / "out.json").exit_code == 0
+    assert done == ["prefix", "quantize-8", "quantize-8"]
+    found = json.loads((tmp_path / "out.json").read_text())["attacks"]
+    assert [len(each["models"][0]["points"]) for each in found.values()] == [2, 2]
+
+
+def test_what_is_finished_stays_when_another_folder_fails(tmp_path, data, models):
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    out = tmp_path / "out.json"
+    folders = ["--hf", models[0], "--hf", broken, "--hf", models[1]]
+    found = evaluated(*folders, "--task", "wmdp", "--data", data("wmdp"), "--json", out)
+    assert found.exit_code == 4, found.output
+    assert f"error: {broken} was not evaluated: {broken} holds no config.json" in found.output
+    document = json.loads(out.read_text())
+    assert [bool(each["metrics"]) for each in document["models"]] == [True, False, True]
+    assert "holds no config.json" in document["models"][1]["error"]
+    assert document["metrics"] == {"acc": None, "acc_stderr": None}  # no mean over fewer than were asked for
+    alone = evaluated("--hf", broken, "--task", "wmdp", "--data", data("wmdp"))
+    assert "holds no config.json" in str(alone.exception)
+
+
+def count_rows(folder, settings):
+    n_rows = len((folder / "rows.txt").read_text().split())
+    return EvaluationTask(lambda model, _: TaskResult("rows", {"rows": MetricValue(float(n_rows))}), n_rows)
+
+
+def test_task_of_an_installed_package_is_known_by_its_name(tmp_path, models, monkeypatch):
+    (tmp_path / "rows.txt").write_text("a b c")
+    named = {"rows": f"{__name__}:count_rows", "gone": "not_there:task", "wrong": f"{__name__}:evaluated"}
+    points = [EntryPoint(name, value, tasks.ENTRY_POINTS) for name, value in named.items()]
+    tasks.task_readers.cache_clear()
+    monkeypatch.setattr(tasks, "entry_points", lambda group: points)
+    found = evaluated("--hf", models[0], "--task", "rows", "--data", tmp_path, "--json")
+    assert json.loads(found.output)["metrics"] == {"rows": 3.0}
+    with pytest.raises(InvalidTaskData, match=r"allowed are tofu, .*, rows, gone"):
+        read_task("squad", tmp_path, LoadSettings())
+    with pytest.raises(InvalidTaskData, match="'gone' cannot be loaded from not_there:task: No module"):
+        read_task("gone", tmp_path, LoadSettings())
+    with pytest.raises(InvalidTaskData, match="gives Result; allowed is an EvaluationTask"):
+        read_task("wrong", tmp_path, LoadSettings())
+    points.append(EntryPoint("muse", "not_there:task", tasks.ENTRY_POINTS))
+    tasks.task_readers.cache_clear()
+    with pytest.raises(InvalidInput, match="has a task 'muse', which is the name of one of Lethe's"):
+        tasks.task_readers()
+    monkeypatch.undo()
+    tasks.task_readers.cache_clear()

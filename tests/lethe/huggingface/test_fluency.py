@@ -27,7 +27,7 @@ def test_entropy_by_hand():
 def test_perplexity_is_that_of_the_retain_model(tmp_path):
     model = load_language_model(write_model(tmp_path / "model", "llama"))
     questions, texts = ["Who?", "Where?"], ["Mara Quill.", "In Lagos, in the south."]
-    metrics = fluency_metrics("forget", questions, texts, reference=Reference({}, model))
+    metrics = fluency_metrics("forget", questions, texts, reference=Reference({}, lambda: model))
     answers = [encode_answer(model, PromptFormat.of(model), *pair) for pair in zip(questions, texts, strict=True)]
     expected = np.exp(score_answers(model, answers).loss.mean())
     assert metrics["forget_fluency_perplexity"].value == pytest.approx(expected)
