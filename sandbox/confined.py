@@ -27,8 +27,8 @@ from sandbox.backends import bubblewrap
 from sandbox.cgroups import RunGroup, find_roots, remove_leftovers
 from sandbox.environments import own_environment
 from sandbox.errors import MachineTooBusy
-from sandbox.guest_files import GuestFiles
 from sandbox.host_delay import HostDelay
+from sandbox.host_files import GuestFiles
 from sandbox.pidfd import ProcessHandle
 from sandbox.policy import RunPolicy
 from sandbox.proc_usage import children, tree_usage

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -28,6 +29,23 @@ print(json.dumps({
     "versions": {"python": sys.version.split()[0], **{name: version(name) for name in ("torch", "torchvision", "numpy")}},
 }))
 """  # noqa: E501
+ASKED_FOR = {
+    **{
+        name: name
+        for name in (
+            *("torch", "torchvision", "numpy", "scipy", "pandas", "matplotlib", "seaborn", "tqdm", "timm", "einops"),
+            *("torchmetrics", "lightning", "transformers", "tokenizers", "accelerate", "peft", "safetensors"),
+            *("sentencepiece", "albumentations", "numba", "networkx", "sympy", "joblib", "requests", "tabulate"),
+            *("omegaconf", "wandb", "ipywidgets", "regex", "rich", "psutil", "cloudpickle"),
+        )
+    },
+    "sklearn": "scikit-learn",
+    "PIL": "pillow",
+    "cv2": "opencv-python-headless",
+    "yaml": "pyyaml",
+    "IPython": "ipython",
+    "pytorch_lightning": "pytorch-lightning",
+}
 
 
 @dataclass(frozen=True)
@@ -147,3 +165,9 @@ def install(name: str, folder: Path, *, python: str | None = None) -> Environmen
 def _call(*command: str) -> None:
     if subprocess.run(command, check=False).returncode:
         raise BackendUnavailable(f"this failed, for the reason above: {' '.join(command)}")
+
+
+@cache
+def installed_libraries(site: Path) -> tuple[str, ...]:
+    """Return the names of those in the folder of packages that runs see."""
+    return tuple(name for module, name in ASKED_FOR.items() if (site / module / "__init__.py").is_file())

@@ -20,22 +20,18 @@ from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from sandbox.anonymous_view import NeutralView, remove_left_views
 from sandbox.backends.base import StartRequest
 from sandbox.backends.zygote_link import ZygoteLink
-from sandbox.cgroup_registry import keep_record, remove_recorded_leftovers
-from sandbox.cgroups import GroupRoots, RunGroup, find_roots, remove_leftovers
+from sandbox.cgroups import GroupRoots, RunGroup, find_roots, keep_record, remove_leftovers, remove_recorded_leftovers
 from sandbox.controls import Controls, MissingControls, missing_controls
-from sandbox.environments import find_environment
+from sandbox.environments import find_environment, installed_libraries
 from sandbox.errors import BackendUnavailable, InvalidRequest, NoFreeSlot, RunWillNotDie, ZygoteFailed
-from sandbox.frame_reader import FrameReader, FrameState, find_problem, half_precision_overflows
+from sandbox.frame_reader import CheckpointReader, FrameReader, FrameState, find_problem, half_precision_overflows
 from sandbox.host_controls import BACKENDS, controls_for, expected_slot_uid
 from sandbox.host_files import layout_for, lines_of_files, open_to_others, staged_original
-from sandbox.libraries import installed_libraries
-from sandbox.notebook_stream import CheckpointReader
 from sandbox.policy import Isolation, RunPolicy
 from sandbox.run_process import NOT_EXITED, RunProcess, start_process
 from sandbox.run_request import EntryPoint, RunRequest, RunResult, SandboxSpec
 from sandbox.supervisor import Observed
-from sandbox.verdict import Context, ExitFacts, KillReason, judge
-from sandbox.verdict_texts import UNCHANGED
+from sandbox.verdict import UNCHANGED, Context, ExitFacts, KillReason, judge
 
 __all__ = ["EntryPoint", "Launcher", "RunPolicy", "RunRequest", "RunResult", "Sandbox", "SandboxSpec"]
 

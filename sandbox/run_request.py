@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from sandbox.controls import BASELINE_CONTROLS, Control
-from sandbox.notebook_stream import NotebookRun
+from sandbox.frame_reader import NotebookRun
 from sandbox.policy import RunPolicy
 from sandbox.verdict import ExitFacts, Verdict
 

@@ -144,7 +144,7 @@ CIRCLES = [  # module, what it is made to import, the package in which that clos
     ("sandbox/policy.py", "import sandbox.launcher", "sandbox"),
     ("sandbox/backends/base.py", "from sandbox.backends import zygote_link", "sandbox.backends"),
     ("server/models/account.py", "import server.models.competition", "server.models"),
-    ("worker/host/sandbox_requirements.py", "def f():\n    import worker.host.worker_info", "worker.host"),
+    ("worker/host/worker_info.py", "def f():\n    import worker.host.backoff", "worker.host"),
 ]
 
 

@@ -20,11 +20,10 @@ from server.worker_facts import WorkerFacts
 from worker.host import prometheus
 from worker.host.backoff import Cooling
 from worker.host.device_pace import DevicePace
-from worker.host.sandbox_requirements import required_controls
 from worker.host.stage_folder import own_folder
-from worker.host.worker_info import worker_facts
+from worker.host.worker_info import required_controls, worker_facts
 from worker.source_networks import ConfinedEvaluator, has_source
-from worker.split_storage.artefacts import Artefacts, StoredArtefacts
+from worker.split_storage.local_splits import Artefacts, StoredArtefacts
 from worker.split_storage.split_cache import SplitCache
 from worker.transport import DatabaseTransport, Leases
 

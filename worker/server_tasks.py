@@ -3,6 +3,7 @@
 Every worker has them. One that takes messages alone has no others, and starts sooner and stays smaller for it.
 """
 
+import time
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
@@ -29,15 +30,35 @@ from server.queue import COMPUTE_METRICS, DELIVER_WEBHOOKS, PREPARE_SPLIT, SEND_
 from server.rejudging import service
 from server.storage import get_storage
 from server.submissions import baselines
-from server.workers import service as workers
+from server.workers import registration
 from worker.app import app
 from worker.host import prometheus
-from worker.host.debounce import Pace
 
 log = structlog.get_logger()
 
 BEAT_NOTED_EVERY_S = 15.0
 MESSAGES_MAY_TAKE_S = 60  # what is not sent by then is sent at its next attempt
+
+
+class Pace:
+    """Of messages that ask for the same, only the first within `every_s` seconds is followed."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self._began = self._next = float("-inf")
+
+    def allows(self) -> bool:
+        """Return whether it is time again; if so, it is that no more."""
+        at = time.monotonic()
+        if at < self._next:
+            return False
+        self._began, self._next = at, at + self._every_s
+        return True
+
+    def rest(self) -> None:
+        """Say that it is done. What took longer than its turn leaves as much time to other work as it took."""
+        at = time.monotonic()
+        self._next = max(self._next, at + (at - self._began))
 
 
 @lru_cache
@@ -94,7 +115,7 @@ def sweep_lost(*, by_beat: bool = False) -> None:
         MODEL_SHARDS.sweep(session, at, max_attempts=attempts, lease_s=lease_s)
         model_shard_leases.notify(session, at, resent_after=resent_after, submissions_wait=turns.submissions_wait)
         preparation_turns.tell(session, turns)
-        workers.note_silent(session)
+        registration.note_silent(session)
         for each in find_unserved(session):
             log.error("no worker can do this", competition=each.slug, shards=each.shards, reason=each.reason)
         tell_organisers(session)

@@ -26,7 +26,7 @@ from server.queue import (
 )
 from worker.app import app
 from worker.context import RunningContext, get_context
-from worker.evaluation import metrics_job, scoring_job, shard_pipeline, tie_groups
+from worker.evaluation import metrics_job, scoring_job, shard_pipeline
 from worker.evaluation.next_shard import run_next
 from worker.host import graceful_shutdown, prometheus
 from worker.host.heartbeat import Heart
@@ -109,7 +109,7 @@ def compute_metrics(evaluation_id: str) -> int:
 @app.task(name=GROUP_TIES)
 def group_ties(split_id: str) -> int:
     """Find which teams of a split's board the paired test does not tell apart."""
-    return tie_groups.group_ties(get_context().database, split_id)
+    return scoring_job.group_ties(get_context().database, split_id)
 
 
 @app.task(name=PREPARE_SPLIT)

@@ -21,12 +21,11 @@ from server.models.evaluation import ShardKind
 from server.models.worker import WorkerState
 from server.storage import Storage
 from server.worker_facts import WorkerFacts
-from server.workers import cordons, shard_steps, verification
-from server.workers import service as workers
-from server.workers.compatibility import Fitting, fitting
+from server.workers import registration, shard_steps, verification
+from server.workers.registration import Fitting, fitting
 from server.workers.verification import StoredCheck
 from worker.host import graceful_shutdown
-from worker.host.sandbox_requirements import missing_here
+from worker.host.worker_info import missing_here
 
 log = structlog.get_logger()
 REPORT_EVERY_S = 20.0
@@ -99,13 +98,13 @@ class DatabaseTransport:
     def seen(self) -> bool:
         """Heartbeat for work that is no shard. It never stops the work."""
         with self.database.write() as session:
-            workers.note_seen(session, self.facts.name)
+            registration.note_seen(session, self.facts.name)
         return True
 
     def stop(self) -> None:
         """Report that this process takes no more work."""
         with self.database.write() as session:
-            workers.report(session, self.facts, Fitting(()), state=WorkerState.STOPPED)
+            registration.report(session, self.facts, Fitting(()), state=WorkerState.STOPPED)
 
     def _claim(self, session: Session) -> ClaimedShard | None:
         fit, lease_s = self._report(session), self.settings.lease_s
@@ -115,7 +114,7 @@ class DatabaseTransport:
 
     def _report(self, session: Session) -> Fitting | None:
         """Say which splits this worker fits, and return it; None for a worker that is cordoned."""
-        if cordoned := cordons.reason(session, self.facts.name):
+        if cordoned := registration.reason(session, self.facts.name):
             self._tell(session, Fitting(()), state=WorkerState.DRAINING, detail=cordoned)
             return None
         fit = fitting(session, self.facts, competitions=self.settings.competitions_served, says_all=True)
@@ -133,7 +132,7 @@ class DatabaseTransport:
         for reason in fit.refusals.values():
             if self._told is None or reason not in self._told.refusals.values():
                 log.warning("this worker does not fit a split", reason=reason)
-        workers.report(session, self.facts, fit, state=state, detail=detail)
+        registration.report(session, self.facts, fit, state=state, detail=detail)
         self._told, self._said, self._told_at = fit, said, time.monotonic()
 
     def note_controls(self, shard: ClaimedShard, controls: dict[str, Any]) -> None:

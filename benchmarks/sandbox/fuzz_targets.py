@@ -23,15 +23,14 @@ from lethe.errors import AppError, HostFault, InvalidSubmission
 from lethe.runtime.error_classes import Blame
 from lethe.runtime.weights_layout import BadLayout, read_layout
 from lethe.submission.package import PackageLimits, load_package, read_zip
-from sandbox.frame_reader import FrameReader, FrameState, find_problem
+from sandbox.frame_reader import CheckpointReader, FrameReader, FrameState, NotebookRun, find_problem
 from sandbox.guest.frame_format import WEIGHTS_TAG, encode_fault
 from sandbox.guest.notebook.frame_format import CHECKPOINT_TAG, CHOICE_TAG, NUMBER
-from sandbox.notebook_stream import CheckpointReader, NotebookRun
 from sandbox.run_log import readable_log
 from sandbox.verdict import Context, ExitFacts, judge
 from server.api.accounts.schemas import Registration
 from server.parsing.client import run, run_on_file
-from server.parsing.limits import WALL_S
+from server.parsing.process import WALL_S
 
 OWN_S, OWN_MIB = 1.0, 64  # processor seconds and memory of the web process for one text that others read
 WITHIN_S = 20.0  # processor seconds for one input; a busy machine's are longer too

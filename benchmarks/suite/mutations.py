@@ -36,7 +36,7 @@ class Rule:
 
 RULES = {
     "quota": Rule(
-        ("server/submissions/quota.py", "server/submissions/upload_rate.py", "server/accounts/rate_limit.py"),
+        ("server/submissions/quota.py", "server/submissions/upload_check.py", "server/accounts/rate_limit.py"),
         ("tests/server/submissions/test_submissions_api.py", "tests/server/accounts", "tests/server/teams"),
     ),
     "leases": Rule(

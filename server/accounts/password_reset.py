@@ -7,8 +7,7 @@ from sqlalchemy.orm import Session
 
 from lethe.errors import NotFound
 from server.accounts import rate_limit, repository
-from server.accounts.passwords import hash_password
-from server.accounts.secrets import digest, new_token
+from server.accounts.passwords import digest, hash_password, new_token
 from server.accounts.service import check_password, name_key
 from server.audit import log as audit
 from server.db import now

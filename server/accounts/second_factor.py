@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, Violation
 from server.accounts import rate_limit, repository
-from server.accounts.secrets import digest
+from server.accounts.passwords import MAX_LENGTH, digest, verify_password
 from server.audit import log as audit
 from server.config import get_settings
 from server.db import now
@@ -136,3 +136,16 @@ def _digest(account_id: str, code: str) -> str:
     """Return what the database keeps of a recovery code. Keyed: its 40 bits could be tried against a plain hash."""
     message = f"recovery|{account_id}|{code}".encode()
     return hmac.new(get_settings().signing_key(), message, hashlib.sha256).hexdigest()
+
+
+def confirm(session: Session, account: Account, password: str, *, code: str, field: str = "password") -> None:
+    """Check the current password, and the second factor where one is on, of who is logged in.
+
+    A browser left open is not a place to guess them. Raises InvalidInput that names `field`, CodeNeeded, or RateLimited
+    after as many wrong ones as logging in allows.
+    """
+    rate_limit.per_account.take(account.id)  # before it is checked: guesses at the same time count too
+    if not verify_password(password[: MAX_LENGTH + 1], password_hash=account.password_hash):
+        raise InvalidInput("The current password is wrong", violations=(Violation(field, "is wrong"),))
+    rate_limit.per_account.forget(account.id)
+    require(session, account, code)

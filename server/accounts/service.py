@@ -11,7 +11,7 @@ from lethe.text_files import without_invisible
 from server.accounts import email_confirmation, rate_limit, repository
 from server.accounts.look_alikes import get_shape, look_alike_key
 from server.accounts.passwords import MAX_LENGTH, MIN_LENGTH, hash_password, verify_password
-from server.accounts.reauthentication import confirm
+from server.accounts.second_factor import confirm
 from server.audit import log as audit
 from server.db import now
 from server.errors import Conflict, NotAuthenticated, RateLimited

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from lethe.errors import NotFound
 from server.accounts import repository
-from server.accounts.secrets import digest, new_token
+from server.accounts.passwords import digest, new_token
 from server.db import now
 from server.models.account import Account, WebSession
 

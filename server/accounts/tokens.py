@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from lethe.errors import NotFound
 from server.accounts import repository
-from server.accounts.secrets import TOKEN_PREFIX, digest, new_token
+from server.accounts.passwords import TOKEN_PREFIX, digest, new_token
 from server.audit import log as audit
 from server.db import now
 from server.errors import NotAllowed

@@ -7,7 +7,7 @@ the submissions, their code and their scores: a board from which entries vanish 
 from sqlalchemy.orm import Session
 
 from server.accounts import repository
-from server.accounts.reauthentication import confirm
+from server.accounts.second_factor import confirm
 from server.accounts.service import DELETED, name_key
 from server.audit import log as audit
 from server.datasets import service as datasets

@@ -31,7 +31,7 @@ def gc(
     """List files that nothing refers to and count expired rows; with --delete, remove both."""
     from server.db import Database, clock
     from server.errors import Conflict
-    from server.maintenance import retention, storage_gc
+    from server.maintenance import retention
     from server.migrate import is_migrated
     from server.private_files import instance_settings
     from server.storage import Storage
@@ -41,7 +41,7 @@ def gc(
         raise Conflict("The database is not at this version's schema: nothing was removed; `lethe doctor` says more")
     storage = Storage(settings.resolved_storage_url)
     with Database(settings.resolved_database_url) as database:
-        found = storage_gc.collect(database, storage, keep_hours=settings.keep_garbage_hours, delete=delete)
+        found = retention.collect(database, storage, keep_hours=settings.keep_garbage_hours, delete=delete)
         with database.write() if delete else database.read() as session:  # a read is never committed
             expired = retention.expire(session, settings, at=clock(session))
     table = Table("file", "bytes", "why", box=None)

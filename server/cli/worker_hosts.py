@@ -34,10 +34,10 @@ def _session() -> "Iterator[Session]":
 def workers() -> None:
     """List the instance's own workers: host, state, reason, and last report."""
     from server.worker_facts import host_of
-    from server.workers import cordons, repository
+    from server.workers import registration, repository
 
     with _session() as session:
-        cordoned = {row.host: row.reason for row in cordons.hosts(session)}
+        cordoned = {row.host: row.reason for row in registration.hosts(session)}
         table = Table("worker", "host", "state", "why", "seen (UTC)", box=None)
         for row in repository.own_workers(session):
             host = host_of(row.name)
@@ -54,17 +54,17 @@ def cordon(
     ] = False,
 ) -> None:
     """Cordon a host: its workers take no new work."""
-    from server.workers import cordons
+    from server.workers import registration
 
     with _session() as session:
-        taken = cordons.cordon(session, host, why=reason, actor=None, drain=drain)
+        taken = registration.cordon(session, host, why=reason, actor=None, drain=drain)
     console.print(f"{host} takes no new work." + (f" Shards returned to the queue: {taken}." if drain else ""))
 
 
 def uncordon(host: Host) -> None:
     """Uncordon a host: its workers take work again."""
-    from server.workers import cordons
+    from server.workers import registration
 
     with _session() as session:
-        cordons.uncordon(session, host, actor=None)
+        registration.uncordon(session, host, actor=None)
     console.print(f"{host} takes work again.")

@@ -7,7 +7,7 @@ from datetime import timedelta
 from sqlalchemy.orm import Session
 
 from lethe.errors import NotFound
-from server.accounts.secrets import digest, new_token
+from server.accounts.passwords import digest, new_token
 from server.audit import log as audit
 from server.competitions import lifecycle, participants
 from server.competitions import participation_repository as repository

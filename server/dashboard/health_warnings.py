@@ -1,13 +1,14 @@
 """What an organiser is warned of: a queue that stands still, lost workers, failed splits, a full disk."""
 
+import shutil
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from urllib.parse import urlencode
 
 from lethe.competition.run_limits import limit_warnings
 from server.competitions.stored_file import stored_file
-from server.dashboard.host import Host
 from server.dashboard.shown_work import FailureCount, Running, Waiting
 from server.datetime_format import relative
 from server.evaluations.unserved import Unserved
@@ -15,9 +16,33 @@ from server.models.competition import Competition, Split, SplitState
 from server.models.submission import Fault
 from server.models.worker import WorkerToken
 
+MEMINFO = Path("/proc/meminfo")
 LONG_WAIT = timedelta(minutes=15)
 MANY_TEAMS = 10  # that fail alike within a week
 LITTLE_DISK = 0.05  # share of the disk that is free
+
+
+@dataclass(frozen=True)
+class Host:
+    """Disk and memory, bytes. memory_free: None where the system does not say."""
+
+    disk_free: int
+    disk_total: int
+    memory_free: int | None
+
+
+def measure_host(home: Path) -> Host:
+    """Return the machine's free disk, of the file system that holds `home`, and its free memory."""
+    folder = next(path for path in (home.absolute(), *home.absolute().parents) if path.exists())
+    disk = shutil.disk_usage(folder)
+    return Host(disk_free=disk.free, disk_total=disk.total, memory_free=_memory_free())
+
+
+def _memory_free() -> int | None:
+    if not MEMINFO.exists():
+        return None
+    lines = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines() if ":" in line)
+    return int(lines["MemAvailable"].split()[0]) * 1024
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,16 @@ from server.dashboard import repository
 from server.dashboard.forecast import Capacity, RescoringForecast, forecast_rescoring, measure_capacity
 from server.dashboard.health_warnings import (
     HealthWarning,
+    Host,
     failure_warnings,
     host_warnings,
     limit_warnings_of,
+    measure_host,
     queue_warnings,
     split_warnings,
     token_warnings,
     unserved_warnings,
 )
-from server.dashboard.host import Host, measure_host
 from server.dashboard.shown_work import FailureCount, Running, Waiting
 from server.db import now
 from server.evaluations.unserved import find_unserved

@@ -21,8 +21,7 @@ import server
 from lethe.errors import HostFault
 from server import open_files
 from server.config import Settings
-from server.embedded.redis import die_with_parent, start_redis
-from server.embedded.start_time import SILENT_FOR_S, StartTime
+from server.embedded.redis import SILENT_FOR_S, StartTime, die_with_parent, start_redis
 from server.errors import Conflict
 from server.migrate import upgrade
 from server.private_files import keep_private

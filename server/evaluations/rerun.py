@@ -1,11 +1,15 @@
 """Evaluating a submission again, from its outputs or by new runs: the result replaces what counts, or is kept aside."""
 
+from collections.abc import Sequence
+
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
+from server.audit import log as audit
 from server.db import new_id, now
-from server.evaluations import repository, service
-from server.evaluations.scorer_version import SCORER_VERSION
+from server.evaluations import repository, service, verified_runs
+from server.evaluations import verified_runs_repository as sql
+from server.evaluations.service import SCORER_VERSION
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardKind, ShardState
 from server.models.submission import Stage, Submission
@@ -159,3 +163,31 @@ def _add(
 def _shards_of_runs(session: Session, evaluation: Evaluation) -> list[Shard]:
     shards = repository.get_shards(session, [evaluation.id])
     return [shard for shard in shards if shard.kind == ShardKind.RUNS.value]
+
+
+def make_again(session: Session, evaluation_id: str, damaged: Sequence[tuple[int, str]]) -> int:
+    """Queue these shards of an evaluation, each given with the hash of its damaged result. Return how many that were.
+
+    An evaluation that waits for its score waits for them. One that is scored stays so: its score does not change, and
+    what else is computed of its outputs waits.
+    """
+    evaluation = repository.lock_evaluation(session, evaluation_id)
+    if evaluation.state not in (EvaluationState.SCORING.value, EvaluationState.SCORED.value):
+        return 0
+    known = set(damaged)
+    lost = [
+        shard
+        for shard in repository.get_shards(session, [evaluation_id])
+        if (shard.id, shard.result_sha256) in known and shard.state == ShardState.DONE.value
+    ]
+    if not lost:
+        return 0
+    runs = sum(shard.n_runs for shard in lost if shard.kind == ShardKind.RUNS.value)
+    sql.forget_results(session, lost, state=ShardState.QUEUED, trusted_only=False)
+    if evaluation.state == EvaluationState.SCORING.value:
+        verified_runs.reopen(session, evaluation)
+    submission = session.get_one(Submission, evaluation.submission_id)
+    audit.record(session, None, "submission.results_damaged", submission, data={"runs": runs})
+    key = repository.routing_key_for(session, evaluation.split_id)
+    send_after_commit(session, EVALUATE_SHARD, times=len(lost), to=key)
+    return len(lost)

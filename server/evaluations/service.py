@@ -1,7 +1,11 @@
 """The life of an evaluation: started, run in shards, scored or failed. Shards are leased in leases.py."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
 
+from pydantic import Field
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
@@ -11,8 +15,6 @@ from server.audit import log as audit
 from server.competitions.stored_file import stored_file
 from server.db import clock, new_id, now
 from server.evaluations import leak_budget, parts, queue_repository, repository, results
-from server.evaluations.progress import AttemptEntry, EvaluationProgress, remaining_s
-from server.evaluations.scorer_version import SCORER_VERSION
 from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardAttempt, ShardKind, ShardState
 from server.models.submission import ENDED, Fault, Stage, Submission
@@ -20,6 +22,7 @@ from server.notifications import dispatch
 from server.queue import COMPUTE_METRICS, EVALUATE_SHARD, SCORE_EVALUATION, send_after_commit
 from server.queue_order import Turn
 
+SCORER_VERSION = "1"
 BASELINE_PRIORITY, REJUDGING_PRIORITY, ORGANISER_PRIORITY = -2, -1, 5
 TURNS = {
     BASELINE_PRIORITY: Turn.BASELINE,
@@ -27,6 +30,35 @@ TURNS = {
     0: Turn.NEW,
     ORGANISER_PRIORITY: Turn.ORGANISER,
 }
+
+
+@dataclass(frozen=True)
+class AttemptEntry:
+    """One line of the timeline: a worker's attempt at some runs."""
+
+    first_run: int
+    last_run: int
+    kind: Annotated[str, Field(description="smoke or runs", examples=["runs"])]
+    attempt: int
+    outcome: Annotated[str, Field(description="running, done, failed, lost, given-back, cancelled", examples=["done"])]
+    started_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True)
+class EvaluationProgress:
+    """Runs done of all, and how long the rest may take."""
+
+    runs_done: Annotated[int, Field(examples=[137])]
+    runs_total: Annotated[int, Field(examples=[512])]
+    elapsed_s: float | None
+    remaining_s: Annotated[float | None, Field(description="an estimate; null while nothing is known")]
+    attempts: tuple[AttemptEntry, ...]
+
+
+def remaining_s(elapsed_s: float | None, done: int, total: int) -> float | None:
+    """Return how long the runs that are left may take, if they go on as those before."""
+    return elapsed_s / done * (total - done) if elapsed_s and done else None
 
 
 def start(session: Session, submission: Submission, split: Split, *, smoke: bool) -> Evaluation:

@@ -4,7 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Annotated
 
+from pydantic import Field
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
@@ -13,9 +15,11 @@ from server.audit import log as audit
 from server.audit.log import EventFilter
 from server.datetime_format import in_words
 from server.db import clock
+from server.evaluations import repository
 from server.evaluations.queue_repository import in_state
 from server.models.competition import Competition, Split
-from server.models.evaluation import Shard, ShardState
+from server.models.evaluation import Shard, ShardAttempt, ShardKind, ShardState
+from server.models.submission import ENDED, Submission
 from server.models.worker import Worker, WorkerState, WorkerToken
 from server.notifications import dispatch
 from server.worker_facts import host_of
@@ -32,6 +36,10 @@ TRUSTED_ONLY = (
     "server's side, or let an administrator trust a token"
 )
 REFUSED = "no worker that is there may do it: {reason}"
+PACE_OF = timedelta(minutes=15)
+IN_QUEUE = "other submissions are served first"
+OWN_FIRST = "an earlier submission of your team is served first"
+NEXT = "next in the queue"
 
 
 @dataclass(frozen=True)
@@ -163,3 +171,59 @@ def _in_words(why_not: Sequence[str], workers: Sequence[tuple[Worker, WorkerToke
     if TRUSTED_ONLY in why_not:
         return TRUSTED_ONLY
     return REFUSED.format(reason=Counter(each for each in why_not if each not in set(WorkerState)).most_common(1)[0][0])
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Why nothing of a submission runs yet. seconds: by the pace of the last minutes."""
+
+    reason: Annotated[str, Field(examples=["other submissions are served first"])]
+    ahead: Annotated[int, Field(description="submissions that are served before it, about")]
+    seconds: Annotated[float | None, Field(description="until it begins, about; null where nothing tells")]
+
+
+def find_wait(session: Session, submission: Submission) -> Wait | None:
+    """Return why nothing of the submission runs; None while something does, or while it is not in the queue.
+
+    Once runs of it have begun, only what nobody can do counts as waiting.
+    """
+    shard, has_begun = _first_shard(session, submission)
+    if shard is None:
+        return None
+    unserved = find_unserved(session, split_id=shard.split_id, trusted_only=shard.trusted_only)
+    if has_begun and not unserved:
+        return None
+    ahead, runs, own = repository.queued_before(session, shard)
+    pace = _runs_per_s(session, shard.split_id)
+    seconds = runs / pace if pace else None
+    if unserved:
+        return Wait(unserved[0].reason, ahead, None)
+    reason = OWN_FIRST if own else IN_QUEUE if ahead else NEXT
+    return Wait(reason, ahead, seconds)
+
+
+def _first_shard(session: Session, submission: Submission) -> tuple[Shard | None, bool]:
+    """Return the shard that is served next, None while one is served; and whether a run has begun."""
+    if submission.stage in ENDED:
+        return None, False
+    evaluations = repository.get_evaluations(session, [submission.id], visibility=Visibility.PUBLIC.value)
+    current = next((evaluation for evaluation in evaluations if evaluation.is_current), None)
+    shards = repository.get_shards(session, [current.id]) if current else []
+    if any(shard.state == ShardState.LEASED.value for shard in shards if shard.kind != ShardKind.SMOKE.value):
+        return None, True
+    has_begun = any(s.state != ShardState.QUEUED.value for s in shards if s.kind == ShardKind.RUNS.value)
+    queued = [shard for shard in shards if shard.state == ShardState.QUEUED.value]
+    return min(queued, key=lambda shard: (shard.turn, shard.id), default=None), has_begun
+
+
+def _runs_per_s(session: Session, split_id: str) -> float:
+    done = (
+        select(func.sum(Shard.n_runs))
+        .join(ShardAttempt, ShardAttempt.shard_id == Shard.id)
+        .where(
+            ShardAttempt.outcome == "done",
+            ShardAttempt.ended_at > clock(session) - PACE_OF,
+            Shard.split_id == split_id,
+        )
+    )
+    return (session.scalar(done) or 0) / PACE_OF.total_seconds()

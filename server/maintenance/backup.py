@@ -29,7 +29,7 @@ from server.bounded_connections import CONNECT_WITHIN_S, TCP
 from server.config import Settings
 from server.db import Database, make_engine
 from server.errors import Conflict
-from server.evaluations import damaged_results
+from server.evaluations import rerun
 from server.maintenance import repository
 from server.maintenance.repository import MANIFEST
 from server.storage import Storage, StoredFile
@@ -199,7 +199,7 @@ def _make_again(settings: Settings, keys: Sequence[str]) -> int:
     """Queue the runs whose results are damaged. Return how many shards."""
     with Database(settings.resolved_database_url) as database, database.write() as session:
         lost = repository.damaged_results(session, keys)
-        return sum(damaged_results.make_again(session, evaluation, shards) for evaluation, shards in lost.items())
+        return sum(rerun.make_again(session, evaluation, shards) for evaluation, shards in lost.items())
 
 
 def bring_back(settings: Settings, folder: Path) -> Copied:

@@ -10,12 +10,15 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from server.conditional_update import changed_rows
 from server.config import Settings
 from server.datasets import service as datasets
+from server.db import Database, clock
+from server.maintenance.repository import Garbage, find_garbage, is_referred_to
 from server.models.account import ApiToken, PasswordReset, WebSession
 from server.models.evaluation import RunLog
 from server.models.invitation import Invitation
 from server.models.notification import Delivery, DeliveryState, QueuedEmail
+from server.storage import Storage
 from server.workers import repository as workers
-from server.workers.service import REMOVED_AFTER_S
+from server.workers.registration import REMOVED_AFTER_S
 
 Expiring = type[WebSession] | type[ApiToken] | type[PasswordReset] | type[Invitation]
 KEEP_MESSAGES = timedelta(days=30)  # who was notified of what, for as long as anybody asks
@@ -59,3 +62,43 @@ def _ended(session: Session, table: Expiring, ended_at: TimeColumn, *, at: datet
 def _settled(session: Session, table: type[QueuedEmail | Delivery], *, at: datetime) -> int:
     old = table.state != DeliveryState.WAITING.value, table.created_at < at - KEEP_MESSAGES
     return changed_rows(session, delete(table).where(*old))
+
+
+def collect(database: Database, storage: Storage, *, keep_hours: float, delete: bool) -> list[Garbage]:
+    """Return what nothing refers to, and remove it if `delete` is set.
+
+    A list of files is old when its last is removed: before each removal, rows and file are looked at again. Whoever
+    stores a content writes it again, which makes it too young to be collected.
+    """
+    with database.read() as session:
+        older_than = clock(session) - timedelta(hours=keep_hours)
+        found = list(find_garbage(session, storage, older_than=older_than))
+    if not delete:
+        return found
+    return [garbage for garbage in found if _remove(database, storage, garbage, older_than=older_than)]
+
+
+def _remove(database: Database, storage: Storage, garbage: Garbage, *, older_than: datetime) -> bool:
+    """Remove the file if it is garbage still. Return whether it was removed."""
+    key = garbage.file.key
+    with database.read() as session:
+        if is_referred_to(session, key):
+            return False
+    written_at = storage.written_at(key)
+    if written_at is None or written_at >= older_than:
+        return False  # gone, or written again
+    content = storage.read(key) if key.startswith("submissions/") else None
+    storage.remove(key)
+    return content is None or not _came_back(database, storage, key, content)
+
+
+def _came_back(database: Database, storage: Storage, key: str, content: bytes) -> bool:
+    """Write a content back if a submission of it was stored while it was removed. Return whether one was.
+
+    One whose row commits later finds it gone and stores it again (`store_again_if_collected`).
+    """
+    with database.read() as session:
+        if not is_referred_to(session, key):
+            return False
+    storage.write(key, content)
+    return True

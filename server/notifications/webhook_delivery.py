@@ -21,7 +21,7 @@ from server.config import Settings
 from server.db import Database, now
 from server.models.notification import Delivery, Webhook
 from server.notifications import outbox, repository, webhooks
-from server.notifications.public_addresses import is_public
+from server.notifications.webhooks import is_public
 
 TIMEOUT_S = 10.0  # of one message from first to last, however slowly its receiver goes about it
 AT_ONCE = 20

@@ -6,6 +6,7 @@ forgotten. No figure that participants may not see is ever in it.
 
 import hashlib
 import hmac
+import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +26,10 @@ from server.models.account import Account
 from server.models.competition import Competition
 from server.models.notification import Delivery, Webhook
 from server.notifications import repository
-from server.notifications.public_addresses import names_private_host
 
+UNICAST = ipaddress.ip_network("2000::/3")  # all that is given to hosts of the internet
+TRANSLATED = ipaddress.ip_network("64:ff9b::/96")  # the addresses of IPv4 where a network has none of its own
+LOCAL_NAMES = ("localhost", "local", "localdomain", "internal", "intranet", "lan", "home", "corp")
 EVENTS = (
     "submission.scored",
     "submission.failed",
@@ -40,6 +43,29 @@ EVENTS = (
 )
 MAX_WEBHOOKS = 10
 MAX_DELIVERIES = 100
+
+
+def names_private_host(host: str) -> bool:
+    """Return whether a host is private by its name alone: an address, or a name that only a local network knows."""
+    try:
+        return not is_public(host)
+    except ValueError:
+        name = host.rstrip(".").lower()
+        return "." not in name or name.rpartition(".")[2] in LOCAL_NAMES
+
+
+def is_public(address: str) -> bool:
+    """Return whether an address is one host's of the public internet, also where it stands for one of IPv4.
+
+    Python calls whatever is not reserved for something else global: groups of hosts, and networks given up long ago.
+    """
+    parsed = ipaddress.ip_address(address)
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed in TRANSLATED:
+            return is_public(str(ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)))
+        if parsed not in UNICAST or parsed.sixtofour or parsed.teredo:
+            return False
+    return parsed.is_global and not parsed.is_multicast
 
 
 @dataclass(frozen=True)

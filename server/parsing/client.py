@@ -27,7 +27,7 @@ import server
 from lethe import errors
 from lethe.errors import AppError, HostFault, InvalidInput, Violation
 from server.errors import Overloaded, RateLimited
-from server.parsing.limits import (
+from server.parsing.process import (
     AT_ONCE,
     MAX_OF_ONE_ACCOUNT,
     MAX_WAITING,

@@ -1,23 +1,156 @@
 """What the parsing process can be asked: each task turns the bytes of a stranger into plain data."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from html import unescape
 from pathlib import Path
 from typing import IO, Any
+from xml.etree.ElementTree import Element, tostring
 
+from latex2mathml.converter import convert_to_element
 from markdown_it import MarkdownIt
+from markupsafe import escape
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from lethe.competition.file import parse_competition
+from lethe.errors import InvalidCompetitionFile, InvalidInput
+from lethe.proposal.detect import Detected, detect
+from lethe.proposal.preview import preview_cut
+from lethe.proposal.propose import propose
+from lethe.proposal.source import Archive
 from lethe.submission import notebook
 from lethe.submission.notebook import Mode
 from lethe.submission.package import load_package, read_zip
 from lethe.text_files import decode_text
 from server.parsing import dataset_archive as archive
-from server.parsing import proposal
-from server.parsing.mathematics import formula
+
+MAX_LENGTH = 2000
+ATTRIBUTES = frozenset(
+    [
+        "accent",
+        "accentunder",
+        "columnalign",
+        "columnlines",
+        "columnspacing",
+        "depth",
+        "display",
+        "displaystyle",
+        "fence",
+        "form",
+        "height",
+        "largeop",
+        "linethickness",
+        "lspace",
+        "mathvariant",
+        "maxsize",
+        "minsize",
+        "movablelimits",
+        "notation",
+        "rowlines",
+        "rowspacing",
+        "rspace",
+        "scriptlevel",
+        "separator",
+        "stretchy",
+        "symmetric",
+        "width",
+    ]
+)
+MAX_CLASSES = 50  # whose counts are shown
+
+
+def formula(latex: str, options: dict[str, Any]) -> str:
+    """Return a formula's MathML; its text as it was written where it is none, or a very long one.
+
+    options: `display_mode`, whether it stands by itself.
+    """
+    if len(latex) > MAX_LENGTH:
+        return _as_written(latex)
+    try:
+        tree = convert_to_element(latex, display="block" if options["display_mode"] else "inline")
+        return tostring(_checked(tree), encoding="unicode")
+    except Exception:
+        return _as_written(latex)
+
+
+def _checked(element: Element) -> Element:
+    """Return a copy of MathML elements and harmless attributes, its texts as characters."""
+    if not (element.tag == "math" or element.tag.startswith("m") or element.tag == "none"):
+        raise ValueError(f"{element.tag!r} is not MathML")
+    kept = {name: value for name, value in element.attrib.items() if name in ATTRIBUTES}
+    copy = Element(element.tag, kept)
+    copy.text, copy.tail = unescape(element.text or ""), unescape(element.tail or "")
+    copy.extend(_checked(child) for child in element)
+    return copy
+
+
+def _as_written(latex: str) -> str:
+    return str(escape(latex))
+
+
+def propose_for(
+    file: IO[bytes],
+    *,
+    limits: Mapping[str, int],
+    root: str,
+    slug: str,
+    title: str,
+    at: str,
+    given: Mapping[str, Any],
+    read_as: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return facts, proposed file, cost and the cut with pictures, as plain data.
+
+    at: now, as text. read_as: options of the dataset in place of what is guessed. given: values in place of the
+    proposed ones. Raises InvalidInput, or InvalidCompetitionFile.
+    """
+    try:
+        with archive.opened(file, limits) as (zipped, entries):
+            source = Archive(zipped, entries)
+            detected = detect(source, wanted={**given.get("dataset.options", {}), **read_as})
+            if detected.images is None or detected.features:
+                raise InvalidInput(
+                    "questions and tables cannot be uploaded: put them into a folder for datasets of the workers; "
+                    "`lethe competition new` writes their file"
+                )
+            made = propose(
+                detected, root=root, slug=slug, title=title, at=datetime.fromisoformat(at), given=_with_times(given)
+            )
+            sets = preview_cut(detected.images, made.file, source=source)
+    except InvalidCompetitionFile as error:
+        raise InvalidInput(error.detail, violations=error.violations) from error  # also those of lethe.data
+    return {
+        "text": made.text,
+        "values": made.file.model_dump(mode="json"),
+        "found": _facts(detected),
+        "sets": [asdict(each) for each in sets],
+        "retraining_s": made.retraining_s,
+        "preparation_s": made.preparation_s,
+        "submission_s": made.submission_s,
+    }
+
+
+def _facts(detected: Detected) -> dict[str, Any]:
+    images, header = detected.images, detected.header
+    assert images is not None  # noqa: S101 - questions were refused
+    return {
+        "images": len(images),
+        "classes": list(detected.class_counts.items())[:MAX_CLASSES],
+        "n_classes": images.n_classes,
+        "persons": len(set(images.persons.tolist())) if images.knows_persons else 0,
+        "size": f"{header.width} x {header.height}" if header else "",
+        "notes": list(detected.notes),
+    }
+
+
+def _with_times(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with times as such: between processes they are text."""
+    times = {name: datetime.fromisoformat(given[name]) for name in ("opens_at", "closes_at") if name in given}
+    return {**given, **times}
 
 
 def check_package(
@@ -68,7 +201,7 @@ def check_dataset(file: IO[bytes], *, limits: Mapping[str, int]) -> dict[str, in
 
 def propose_competition(file: IO[bytes], *, limits: Mapping[str, int], **options: Any) -> dict[str, Any]:
     """Return what an archive holds and the competition proposed for it: server.parsing.proposal."""
-    return proposal.propose_for(file, limits=limits, **options)
+    return propose_for(file, limits=limits, **options)
 
 
 def unpack_dataset(file: IO[bytes], *, folder: str, limits: Mapping[str, int]) -> None:

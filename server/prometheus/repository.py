@@ -16,7 +16,7 @@ from server.models.competition import Split, SplitState
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardAttempt, ShardState
 from server.models.notification import Delivery, DeliveryState, QueuedEmail
 from server.models.worker import Worker, WorkerState
-from server.workers.compatibility import SERVES_OTHERS
+from server.workers.registration import SERVES_OTHERS
 
 GIVEN_BACK_WITHIN = timedelta(minutes=15)
 COUNTED_TO = 10_000  # a longer queue is told by its age

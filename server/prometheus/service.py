@@ -11,7 +11,7 @@ from prometheus_client.core import GaugeMetricFamily
 from sqlalchemy import QueuePool
 
 from server.config import Settings
-from server.dashboard.host import measure_host
+from server.dashboard.health_warnings import measure_host
 from server.db import CONNECTIONS, Database
 from server.prometheus import repository
 from server.prometheus.repository import Figures

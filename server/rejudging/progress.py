@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from server.models.rejudging import Rejudging
-from server.rejudging import progress_repository as repository
+from server.rejudging import repository
 
 
 @dataclass(frozen=True)

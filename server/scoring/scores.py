@@ -1,11 +1,15 @@
-"""Scores, written exactly once: the primary key is the evaluation."""
+"""Scores, written exactly once (the primary key is the evaluation), the doubts about them, and groups of ties."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy.orm import Session
 
+from lethe.competition.file import Scoring
+from lethe.competition.stored_document import read_stored
 from lethe.competition.visibility import Visibility
 from server.competitions.stored_file import stored_file
 from server.db import now
@@ -14,10 +18,61 @@ from server.evaluations import leak_budget, repository
 from server.metric_results import service as metric_results
 from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Evaluation, EvaluationState, PrivateScore, PublicScore, Shard, ShardKind
+from server.models.rejudging import Rejudging
 from server.models.submission import Stage, Submission
 from server.notifications import dispatch
 from server.queue import GROUP_TIES, send_after_commit
-from server.scoring.evaluation_scoring import note_oracle
+from server.scoring import tie_groups_repository
+
+SAME_SCORE = 1e-12
+
+
+@dataclass(frozen=True)
+class ScoreDoubt:
+    """See `lethe.metrics.scoring.calibration.Doubt`.
+
+    disagreement: by how much of the oracle's F a published family gives more than crossfit; None where it could not be
+    computed. reasons: sentences. is_suspect: there are some. was_unconfirmed: the score needs a confirmation, or has
+    one.
+    """
+
+    disagreement: float | None
+    reasons: tuple[str, ...]
+    was_unconfirmed: bool
+
+    @property
+    def is_suspect(self) -> bool:
+        return bool(self.reasons)
+
+    @classmethod
+    def read(cls, details: Mapping[str, Any]) -> Self | None:
+        """Return it from a score's details; None for a score from before version 0.3."""
+        flags = details.get("flags", {})
+        if "disagreement" not in flags:
+            return None
+        return cls(flags["disagreement"], tuple(flags["reasons"]), bool(flags["held"]))
+
+
+def get_scoring(session: Session, evaluation: Evaluation) -> Scoring:
+    """Return the section [scoring]. Once a re-judging is applied, the competition's is the one that it tried."""
+    tried = None if evaluation.is_current else session.get(Rejudging, evaluation.rejudging_id)
+    if tried is not None and tried.scoring is not None:
+        return read_stored(Scoring, tried.scoring)
+    split = session.get_one(Split, evaluation.split_id)
+    return stored_file(session.get_one(Competition, split.competition_id)).scoring
+
+
+def note_oracle(session: Session, evaluation: Evaluation, oracle: dict[str, Any]) -> None:
+    """Keep the oracle's score by the scoring of an evaluation: with its split, or until its re-judging is applied."""
+    if not evaluation.is_current:
+        tried = session.get(Rejudging, evaluation.rejudging_id)
+        if tried is not None and tried.scoring is not None:
+            tried.oracle = oracle
+        return
+    split = session.get_one(Split, evaluation.split_id)
+    known = (split.oracle or {}).get("final_score")
+    if known is not None and abs(known - oracle["final_score"]) > SAME_SCORE:
+        split.oracle = {**(split.oracle or {}), **oracle}
 
 
 class ScoreRecord(BaseModel):
@@ -101,3 +156,27 @@ def notify_unconfirmed(session: Session, evaluation: Evaluation, score: PublicSc
     split = session.get_one(Split, evaluation.split_id)
     data = {"submission": evaluation.submission_id, "split": split.visibility}
     dispatch.notify(session, split.competition_id, "submission.unconfirmed", data)
+
+
+@dataclass(frozen=True)
+class TeamStanding:
+    """The best evaluation of one team, and the replicates that were made with its score."""
+
+    evaluation_id: str
+    final_score: float
+    replicates: dict[str, Any]
+
+
+def of_split(session: Session, split_id: str) -> list[TeamStanding]:
+    """Return every ranked team's standing on the split; scores without replicates are left out."""
+    split = session.get_one(Split, split_id)
+    return [
+        TeamStanding(row.evaluation_id, row.final_score, row.replicates)
+        for row in tie_groups_repository.best_of_teams(session, split)
+        if row.replicates is not None
+    ]
+
+
+def record_groups(session: Session, split_id: str, groups: Mapping[str, int]) -> None:
+    """Store the tied group of each evaluation, by evaluation id; 0 is the group of the best."""
+    tie_groups_repository.set_groups(session, session.get_one(Split, split_id), groups)

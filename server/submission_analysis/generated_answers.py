@@ -16,7 +16,7 @@ from lethe.evaluation.sample_answer_files import FORGET_ANSWERS, texts_from_arra
 from server.models.competition import Split
 from server.models.evaluation import Shard
 from server.storage import DamagedFile, Storage, split_key
-from server.submission_analysis.split_files import RETRAINED, read_split_file
+from server.submission_analysis.model_outputs import RETRAINED, read_split_file
 
 QUESTIONS = "hidden/questions.json"
 ORIGINAL = "hidden/original/outputs.safetensors"  # of the one model that all runs start from

@@ -4,6 +4,7 @@ Forget examples are ordered by the epsilons that were stored with the score. A s
 them by `separation`, the Kolmogorov-Smirnov distance between the two sets of models.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,12 +17,25 @@ from lethe.errors import NotFound
 from server.models.competition import Split
 from server.models.evaluation import Shard
 from server.storage import DamagedFile, Storage, split_key
-from server.submission_analysis.split_files import RETRAINED, read_split_file
 
+MANIFEST = "manifest.json"
+RETRAINED = "hidden/retrained/outputs.safetensors"
 Array = npt.NDArray[np.float64]
 EXAMPLES = ("hardest", "median", "easiest")
 SETS = ("retain", "test")
 Rows = list[dict[str, object]]
+
+
+def read_split_file(storage: Storage, folder: str, name: str, *, manifest_sha256: str) -> bytes:
+    """Return a file of a split. Raises NotFound, or DamagedFile where it is not what the split's manifest says."""
+    try:
+        manifest = storage.read_verified(f"{folder}/{MANIFEST}", manifest_sha256)
+    except NotFound:
+        return storage.read(f"{folder}/{name}")
+    record = json.loads(manifest)["files"].get(name)
+    if record is None:
+        raise NotFound(f"{folder} has no {name}")
+    return storage.read_verified(f"{folder}/{name}", record["sha256"])
 
 
 @dataclass(frozen=True)

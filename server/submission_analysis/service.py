@@ -16,7 +16,7 @@ from server.leaderboard import service as leaderboards
 from server.models.competition import Competition
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard, ShardAttempt
 from server.models.submission import Submission
-from server.scoring.doubt import ScoreDoubt
+from server.scoring.scores import ScoreDoubt
 from server.storage import Storage
 from server.submission_analysis import repository
 from server.submission_analysis.generated_answers import GeneratedAnswers, read_generated_answers

@@ -11,7 +11,7 @@ from server.evaluations import parts
 from server.leaderboard import combined_entries
 from server.models.competition import Competition
 from server.models.submission import Stage, Submission
-from server.scoring.doubt import ScoreDoubt
+from server.scoring.scores import ScoreDoubt
 from server.submissions import organiser_list_repository as repository
 from server.submissions.list_filter import SubmissionFilter
 from server.submissions.organiser_list_repository import ListedSubmission

@@ -12,7 +12,7 @@ from server.models.account import Account
 from server.models.competition import Competition, Team
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, ScoreTable
 from server.models.submission import Stage, Submission
-from server.scoring.doubt import ScoreDoubt
+from server.scoring.scores import ScoreDoubt
 from server.submissions.list_filter import SubmissionFilter
 
 Columns = TypeVarTuple("Columns")

@@ -26,14 +26,16 @@ from lethe.client.receipts import FORMAT, canonical
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.submission.libraries import OLDER_SETS
+from server.audit import log as audit
 from server.competitions.stored_file import stored_file
 from server.config import Settings
 from server.disclosure import gate
 from server.disclosure.shown_progress import to_minute
 from server.evaluations import parts
 from server.evaluations import repository as evaluation_repository
-from server.evaluations.seeds import run_seed
+from server.evaluations.claimed_shard import run_seed
 from server.finals import repository as finals_repository
+from server.models.account import Account
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard, ShardAttempt, ShardKind
 from server.models.submission import Submission
@@ -198,3 +200,18 @@ def _derive(settings: Settings, purpose: bytes) -> bytes:
 
 def _encode(data: bytes) -> str:
     return base64.b64encode(data).decode()
+
+
+def allow(session: Session, submission: Submission, *, allowed: bool, actor: Account) -> Submission:
+    """Allow or forbid publishing the code. What is published already stays so.
+
+    The parts of a submission to several tasks have one code: asked of one, it is done to all. Each change is recorded.
+    """
+    whole = repository.by_id(session, submission.parent_id or submission.id) or submission
+    if whole.publish_code != allowed:
+        for each in (whole, *parts.of(session, [whole.id]).get(whole.id, ())):
+            each.publish_code = allowed
+        action = "submission.publication_allowed" if allowed else "submission.publication_withdrawn"
+        audit.record(session, actor, action, competition=whole.competition_id, subject=whole.id)
+        session.flush()
+    return submission

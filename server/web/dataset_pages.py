@@ -12,8 +12,8 @@ from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
 from server.errors import NotAllowed, NotAuthenticated, Overloaded
 from server.models.account import Account
 from server.received_form import text_field
-from server.submissions import upload_rate
-from server.submissions.upload import MAX_REQUEST_BYTES
+from server.submissions import upload_check
+from server.submissions.upload_check import MAX_REQUEST_BYTES
 from server.web.cookies import Flash
 from server.web.csrf import FIELD, check_csrf, check_origin, check_token
 from server.web.deps import StaffDep, check_is_staff, get_viewer
@@ -41,7 +41,7 @@ async def upload(
     """Take a dataset, or show the page again with what is wrong with it."""
     check_origin(request)
     viewer = await admission.read(database, _admit, request)
-    upload_rate.take(settings, viewer.id)
+    upload_check.take(settings, viewer.id)
     try:
         await admission.read(database, service.check_may_upload, settings, viewer)
         async with received_dataset(request, settings) as form:

@@ -22,9 +22,8 @@ from server.leaderboard.service import Board
 from server.submissions import service as submissions
 from server.submissions import views as submission_views
 from server.submissions.baselines import baseline_names
-from server.submissions.explanations import find_explanation
 from server.submissions.list_filter import Show
-from server.submissions.views import SubmissionView
+from server.submissions.views import SubmissionView, find_explanation
 from server.web import leaderboard_view, score_history
 from server.web.charts import vega_charts
 from server.web.competition_pages import warnings_of_limits

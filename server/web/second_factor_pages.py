@@ -6,7 +6,7 @@ from fastapi import Form, Request, Response
 from sqlalchemy.orm import Session
 
 from lethe.errors import AppError
-from server.accounts import reauthentication, second_factor
+from server.accounts import second_factor
 from server.deps import SessionDep
 from server.models.account import Account
 from server.web.cookies import SESSION_COOKIE, Flash
@@ -29,7 +29,7 @@ def second_factor_page(request: Request, session: SessionDep, viewer: MemberDep)
 def begin(request: Request, session: SessionDep, viewer: MemberDep, *, password: Text = "") -> Response:
     """Make a secret for an authenticator, and show it until its first code was given."""
     try:
-        reauthentication.confirm(session, viewer, password, code="")
+        second_factor.confirm(session, viewer, password, code="")
         second_factor.begin(viewer)
     except AppError as error:
         return _page(request, session, viewer, error=error)
@@ -52,7 +52,7 @@ def switch_off(
     request: Request, session: SessionDep, viewer: MemberDep, *, password: Text = "", code: Text = ""
 ) -> Response:
     try:
-        reauthentication.confirm(session, viewer, password, code=code)
+        second_factor.confirm(session, viewer, password, code=code)
         second_factor.switch_off(session, viewer, actor=viewer)
     except AppError as error:
         return _page(request, session, viewer, error=error)

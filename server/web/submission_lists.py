@@ -12,7 +12,7 @@ from lethe.competition.visibility import Visibility
 from server.competitions import service as competitions
 from server.competitions.lifecycle import is_revealed
 from server.disclosure import gate
-from server.evaluations.waiting import OWN_FIRST, Wait, find_wait
+from server.evaluations.unserved import OWN_FIRST, Wait, find_wait
 from server.finals import service as finals
 from server.models.competition import CompetitionState
 from server.models.submission import ENDED, Stage, Submission

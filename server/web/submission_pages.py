@@ -18,16 +18,15 @@ from server.competitions.stored_file import stored_file
 from server.db import now
 from server.deps import DatabaseDep, SessionDep, SettingsDep, StorageDep
 from server.disclosure import gate
-from server.evaluations.waiting import find_wait
+from server.evaluations.unserved import find_wait
 from server.finals import service as finals
 from server.models.submission import ENDED, Fault, Submission
 from server.storage import Storage
-from server.submissions import publication, receipts
+from server.submissions import receipts
 from server.submissions import service as submissions
 from server.submissions import views as submission_views
-from server.submissions.explanations import find_explanation
 from server.submissions.sample_answers import has_sample_answers, read_sample_answers
-from server.submissions.views import SubmissionView
+from server.submissions.views import SubmissionView, find_explanation
 from server.teams import service as teams
 from server.web import sse
 from server.web.code_excerpt import ExcerptLine, excerpt, source_file
@@ -275,7 +274,7 @@ def allow_publication(
     allowed: Annotated[bool, Form()] = False,
 ) -> Response:
     """Allow or forbid publishing the code after the end."""
-    publication.allow(session, submission, allowed=allowed, actor=viewer)
+    receipts.allow(session, submission, allowed=allowed, actor=viewer)
     done = "Its code may be published after the end." if allowed else "Its code is not published from now on."
     return redirect(request, f"/submissions/{submission.id}", flash=Flash("good", done))
 

@@ -21,14 +21,17 @@ from server.models.account import Account
 from server.models.competition import CompetitionState
 from server.received_form import get_too_large, received_form, text_field
 from server.submissions import service as submissions
-from server.submissions import upload_rate
-from server.submissions.upload import MAX_REQUEST_BYTES, WHAT, base_name, tasks_of
+from server.submissions import upload_check
 from server.submissions.upload_check import (
+    MAX_REQUEST_BYTES,
     MESSAGE_LENGTH,
+    WHAT,
     CheckedUpload,
     Upload,
+    base_name,
     check_for,
     store_again_if_collected,
+    tasks_of,
 )
 from server.web.code_excerpt import ExcerptLine, excerpt
 from server.web.cookies import Flash
@@ -85,7 +88,7 @@ async def submit(
     """Take a submission, or show the page again with what is wrong with it."""
     check_origin(request)
     viewer, file = await admission.read(database, _admit, slug, request)
-    upload_rate.take(settings, viewer.id)
+    upload_check.take(settings, viewer.id)
     async with received_form(
         request,
         limit_mib=file.limits.upload_mib,

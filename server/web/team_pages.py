@@ -7,7 +7,7 @@ from fastapi import Form, Response
 
 from lethe.errors import AppError, InvalidInput
 from server.db import now
-from server.teams import joining, merging
+from server.teams import joining
 from server.teams import service as teams
 from server.web.page_router import page_router
 from server.web.place_request import MemberRequestDep, PlaceRequest
@@ -80,7 +80,7 @@ def _act(asked: PlaceRequest, *, act: str, subject: str) -> str:
     if act == "accept":
         return f"You are in {joining.accept(*here, subject, account=viewer).name}."
     if act == "agree":
-        return f"The teams are one: {merging.agree(*here, subject, actor=viewer).name}."
+        return f"The teams are one: {joining.agree(*here, subject, actor=viewer).name}."
     quiet: dict[str, tuple[Callable[[], object], str]] = {
         "decline": (lambda: joining.decline(*here, subject, account=viewer), "The invitation is turned down."),
         "revoke": (
@@ -92,8 +92,8 @@ def _act(asked: PlaceRequest, *, act: str, subject: str) -> str:
             lambda: joining.hand_over(session, teams.own_team(*here, viewer), name=subject, actor=viewer),
             f"{subject} leads the team now.",
         ),
-        "merge": (lambda: merging.ask(*here, into=subject, actor=viewer), f"{subject} is asked."),
-        "refuse": (lambda: merging.refuse(*here, subject, actor=viewer), "The request is gone."),
+        "merge": (lambda: joining.ask(*here, into=subject, actor=viewer), f"{subject} is asked."),
+        "refuse": (lambda: joining.refuse(*here, subject, actor=viewer), "The request is gone."),
     }
     if act not in quiet:
         raise InvalidInput(f"{act!r} is not an act of a team")
@@ -114,7 +114,7 @@ def _page(
         members=teams.members(session, team) if team else [],
         invitations=joining.open_invitations(session, team, actor=viewer) if team and leads else [],
         invited=joining.invitations_to(session, competition, viewer),
-        merges=merging.requests(session, team) if team else [],
+        merges=joining.requests(session, team) if team else [],
         may_grow=joining.may_grow(competition, at=now()),
         may_leave=team is not None and joining.may_leave(session, team),
         error=error,

@@ -6,12 +6,15 @@ the recipe in the manifest: the seed of the splits would let its holder train th
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from lethe.errors import HostFault, NotFound
+from lethe.errors import HostFault, InvalidInput, NotFound, Violation
+from lethe.runtime.weights_layout import ORIGINAL_MODEL, BadLayout, read_layout
 from server.evaluations.claimed_shard import ClaimedShard
+from server.evaluations.kept_weights import weights_key
 from server.storage import Storage, content_key
 
 SCORERS_ALONE = (
@@ -25,6 +28,9 @@ SCORERS_ALONE = (
 KEPT = ("format", "competition", "visibility", "setup", "n_models", "versions", "retraining_time_s", "evaluation")
 ORIGINALS = "originals-"  # the steps that say which file holds which original model
 PLACES = ("first_model", "n_models")
+HEADER_BYTES = 1 << 20
+
+Tensors = Mapping[str, tuple[str, tuple[int, ...]]]
 
 
 @dataclass(frozen=True)
@@ -74,3 +80,47 @@ def _for_workers(manifest: dict[str, Any]) -> dict[str, Any]:
     }
     emptied: dict[str, Any] = {"fingerprint": "", "recipe": {}, "seeds": {}, "quality": {}}
     return {name: manifest[name] for name in KEPT if name in manifest} | emptied | {"files": files, "steps": steps}
+
+
+def n_kept(shard: ClaimedShard) -> int:
+    """Return of how many of the shard's runs the weights are kept."""
+    return max(0, min(shard.competition.keep_weights - shard.first_run, shard.n_runs))
+
+
+def most_bytes(storage: Storage, shard: ClaimedShard) -> int:
+    """Return how large their file can be."""
+    return n_kept(shard) * len(_original(storage, shard)) + HEADER_BYTES
+
+
+def keep(storage: Storage, shard: ClaimedShard, data: bytes) -> None:
+    """Store weights of the form of the split's original model, one after another. Raises InvalidInput for others."""
+    expected = {
+        name: (dtype, (n_kept(shard), *shape)) for name, (dtype, shape) in _tensors(_original(storage, shard)).items()
+    }
+    try:
+        found = _tensors(data)
+    except BadLayout as error:
+        raise _wrong(f"cannot be read: {error}") from error
+    if found != expected:
+        differ = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
+        raise _wrong(f"{differ[0]} is {found.get(differ[0])} and must be {expected.get(differ[0])}")
+    storage.write(weights_key(shard.result_key), data)
+
+
+def _tensors(data: bytes) -> Tensors:
+    layout = read_layout(data)
+    if len(data) != layout.frame_bytes:
+        raise BadLayout(f"{len(data)} bytes, of which the header names {layout.frame_bytes}")
+    return {slot.name: (slot.dtype, slot.shape) for slot in layout.tensors}
+
+
+def _original(storage: Storage, shard: ClaimedShard) -> bytes:
+    try:
+        return storage.read(f"{shard.split_key}/visible/{ORIGINAL_MODEL}")
+    except NotFound as error:
+        raise HostFault(f"the split {shard.split_key} is not in the storage") from error
+
+
+def _wrong(found: str) -> InvalidInput:
+    allowed = "holds the weights of the shard's first runs, stacked"
+    return InvalidInput(f"The file {allowed}; this one does not: {found}", violations=(Violation("weights", allowed),))

@@ -17,9 +17,8 @@ from server.evaluations import leases
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.models.worker import Worker, WorkerState, WorkerToken
 from server.worker_facts import WorkerFacts
-from server.workers import repository, tokens, verification
-from server.workers import service as workers
-from server.workers.compatibility import Fitting, fitting
+from server.workers import registration, repository, tokens, verification
+from server.workers.registration import Fitting, fitting
 
 HEARTBEATS_PER_LEASE = 12  # over a network a heartbeat a second would tell little and cost much
 SET_UP_S = 600.0  # to fetch a split and to start a sandbox
@@ -56,7 +55,7 @@ def register(session: Session, settings: Settings, token: WorkerToken, facts: Wo
     if session.get(Worker, named.name) is None and repository.count_workers(session, token.id) >= MAX_WORKERS:
         raise Conflict(f"A token has at most {MAX_WORKERS} workers within a week; make another token")
     fit = _fitting(session, token, named)
-    workers.report(session, named, fit, token_id=token.id)
+    registration.report(session, named, fit, token_id=token.id)
     reasons = tuple(fit.refusals.values())
     return Terms(
         lease_s=settings.lease_s,
@@ -87,7 +86,7 @@ def claim(session: Session, settings: Settings, token: WorkerToken, name: str) -
         return Claim(None, ())
     facts = _facts(worker)
     fit = _fitting(session, token, facts)
-    workers.report(session, facts, fit, token_id=token.id)
+    registration.report(session, facts, fit, token_id=token.id)
     shard = leases.held_by(session, worker.name) or leases.claim(
         session,
         worker=worker.name,
@@ -103,7 +102,7 @@ def set_state(session: Session, token: WorkerToken, name: str, state: WorkerStat
     worker = _worker(session, token, name)
     facts = _facts(worker)
     fit = Fitting((), dict(worker.refusals))
-    workers.report(session, facts, fit, state=state, detail=detail, token_id=token.id)
+    registration.report(session, facts, fit, state=state, detail=detail, token_id=token.id)
 
 
 def held(session: Session, token: WorkerToken, name: str, *, shard_id: int, attempt: int) -> ClaimedShard:

@@ -11,7 +11,7 @@ from lethe.cli.main import build_app
 from lethe.client.api import JsonObject
 from lethe.evaluation.shard_outputs import ShardOutputs
 from server.evaluations.kept_weights import is_weights
-from server.maintenance import storage_gc
+from server.maintenance import retention
 from server.storage import Storage
 from tests.end_to_end.conftest import (
     ONE_STEP,
@@ -22,7 +22,7 @@ from tests.end_to_end.conftest import (
     wait_for_end,
     wait_until,
 )
-from worker.evaluation.kept_weights import read_kept_weights
+from worker.evaluation.stored_results import read_kept_weights
 
 pytestmark = pytest.mark.slow
 
@@ -107,7 +107,7 @@ def test_weights_of_the_first_runs_alone_are_kept_and_not_collected(
     assert [key.rpartition("/")[2] for key in kept] == [
         f"runs-{run:06d}-attempt-1-weights.safetensors" for run in range(K)
     ]
-    garbage = storage_gc.collect(instance.database, storage, keep_hours=-1, delete=False)
+    garbage = retention.collect(instance.database, storage, keep_hours=-1, delete=False)
     folder = kept[0].rpartition("/")[0]
     assert [found.file.key for found in garbage if found.file.key.startswith(folder)] == []
 

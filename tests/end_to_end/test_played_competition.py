@@ -23,7 +23,7 @@ from lethe.client.api import ApiError, JsonObject, LetheClient
 from server.cli.seed_accounts import organiser_credentials
 from server.competitions.lifecycle import ACTIONS
 from server.db import now
-from server.evaluations.seeds import run_seed
+from server.evaluations.claimed_shard import run_seed
 from server.models.account import Account
 from server.models.evaluation import PublicScore
 from server.models.submission import ENDED, Submission

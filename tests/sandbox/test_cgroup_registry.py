@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.cgroup_registry import RECORDS, keep_record, remove_recorded_leftovers
-from sandbox.cgroups import GroupRoots, owner_mark
+from sandbox.cgroups import RECORDS, GroupRoots, keep_record, owner_mark, remove_recorded_leftovers
 from sandbox.launcher import Sandbox
 from tests.support.kernel_cgroups import kernels_own
 

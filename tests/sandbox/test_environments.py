@@ -7,10 +7,9 @@ import pytest
 
 from lethe.submission.libraries import LIBRARIES, OLDER_SETS, PYTHON_OF_SETS
 from sandbox import doctor, environments
-from sandbox.environments import find_environment, find_python, known_sets, missing_set
+from sandbox.environments import find_environment, find_python, installed_libraries, known_sets, missing_set
 from sandbox.errors import BackendUnavailable
 from sandbox.launcher import Launcher, SandboxSpec
-from sandbox.libraries import installed_libraries
 from sandbox.policy import RunPolicy
 from tests.support.library_sets import write_set
 

@@ -7,8 +7,8 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from sandbox.errors import InvalidRequest
+from sandbox.frame_reader import NotebookRun
 from sandbox.launcher import RunRequest, Sandbox
-from sandbox.notebook_stream import NotebookRun
 
 from .conftest import GOOD, MakeOriginal, write_submission
 

@@ -37,13 +37,13 @@ from server.parsing import client as parsing
 from server.scoring import scores
 from server.scoring.scores import ScoreRecord
 from server.storage import Storage, get_storage
-from server.submissions import upload_rate
+from server.submissions import upload_check
 from tests.support.one_turn_client import OneTurnClient
 
 PASSWORD = "correct horse battery"
 GOOD_CODE = b"def unlearning(net, retain_loader, forget_loader, val_loader):\n    return net\n"
 QUICK_HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)  # the usual one is slow on purpose
-CACHES = (get_settings, get_database, get_storage, queue.client, upload_rate.throttle, rate_limit.registrations)
+CACHES = (get_settings, get_database, get_storage, queue.client, upload_check.throttle, rate_limit.registrations)
 
 
 class Instance:

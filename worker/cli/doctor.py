@@ -17,7 +17,7 @@ from sandbox.policy import RunPolicy
 from server import doctor
 from server.config import Settings
 from server.doctor import Finding
-from worker.host.sandbox_requirements import required_controls
+from worker.host.worker_info import required_controls
 
 MARKS = {"ok": "[green]ok[/]", "warning": "[yellow]warning[/]", "wrong": "[bold red]wrong[/]"}
 

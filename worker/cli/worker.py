@@ -23,8 +23,8 @@ def run_worker(
     """
     from server import logging
     from server.private_files import keep_private
-    from worker.host.sandbox_requirements import missing_here
-    from worker.remote.settings import RemoteSettings, take_token
+    from worker.host.worker_info import missing_here
+    from worker.remote.pool import RemoteSettings, take_token
 
     _check_address(server, insecure=insecure)
     token = take_token().get_secret_value()

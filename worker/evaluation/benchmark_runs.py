@@ -13,8 +13,7 @@ from lethe.errors import HostFault
 from lethe.evaluation.local_check import Failure, stage_files
 from lethe.runtime.error_classes import Blame
 from sandbox.launcher import Launcher, RunRequest, Sandbox, SandboxSpec
-from worker.evaluation.entry_point import entry_point
-from worker.evaluation.run_policy import run_policy
+from worker.evaluation.run_policy import entry_point, run_policy
 
 
 @dataclass

@@ -29,7 +29,7 @@ from lethe.metrics.scoring.scorer_version import SCORER_VERSION
 from lethe.preparation.prepare import prepare_split
 from lethe.runtime.error_classes import OF_THE_MACHINE
 from lethe.submission.package import Package, load_package
-from server.evaluations.seeds import run_seed
+from server.evaluations.claimed_shard import run_seed
 from worker.evaluation.benchmark_runs import sandbox_runs
 from worker.evaluation.replay import not_repeated
 from worker.evaluation.scoring_job import compared_with, oracle_score, rank_outputs

@@ -10,14 +10,23 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+import safetensors.torch
+import structlog
 from torch import Tensor
 
+from lethe.data.files import sha256_of
 from lethe.device.memory import let_go_of_tensors, ran_out_of_memory
+from lethe.errors import AppError
 from lethe.evaluation.background_evaluator import BackgroundEvaluator
 from lethe.evaluation.evaluators import Evaluator
 from lethe.evaluation.inference import NonFiniteOutputs
+from lethe.evaluation.sample_answer_files import SAMPLE_ANSWERS, UnlearnedAnswers
+from lethe.evaluation.sample_answers import SampleAnswers
 from lethe.evaluation.shard_outputs import RunOutputs
+
+log = structlog.get_logger()
 
 
 class RunNotFinite(Exception):
@@ -99,3 +108,20 @@ def run_evaluations(evaluator: Evaluator, outputs: list[RunOutputs], *, overlapp
         evaluations = RunEvaluations(evaluator, background, outputs)
         yield evaluations
         evaluations.finish()
+
+
+def answers_of_run(split_dir: Path, weights: bytes, *, device: str) -> bytes | None:
+    """Return what is stored as the result of a run on the sample, None where the split asks no questions there.
+
+    The run went well: where its answers cannot be had, that is logged, and it has none.
+    """
+    questions = split_dir / SAMPLE_ANSWERS
+    if not questions.is_file():
+        return None
+    try:
+        answers = SampleAnswers.load(split_dir, device).of_model(safetensors.torch.load(weights))
+        result = UnlearnedAnswers(questions_sha256=sha256_of(questions), answers=answers)
+    except (AppError, OSError, ValueError, RuntimeError) as error:
+        log.warning("no answers on the sample", error=str(error))
+        return None
+    return result.model_dump_json().encode()

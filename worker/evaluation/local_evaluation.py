@@ -13,15 +13,19 @@ from lethe.evaluation.local_check import Checked, Failure, Kit, OnRun, stage_fil
 from lethe.runtime.error_classes import Blame
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from lethe.submission.package import Package, load_package
+from sandbox.frame_reader import NotebookRun
 from sandbox.launcher import Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
-from sandbox.notebook_stream import NotebookRun
 from sandbox.policy import RunPolicy
 from sandbox.run_log import readable_log
-from worker.evaluation.entry_point import entry_point
-from worker.evaluation.kaggle_layout import notebook_mounts
-from worker.evaluation.notebook_runs import SMOKE_SETUP_S, NotebookOutputs, reads_kaggle_folder, scratch_for_models
+from worker.evaluation.notebook_runs import (
+    SMOKE_SETUP_S,
+    NotebookOutputs,
+    notebook_mounts,
+    reads_kaggle_folder,
+    scratch_for_models,
+)
 from worker.evaluation.program_comparison import compare_program, is_compared
-from worker.evaluation.run_policy import run_policy
+from worker.evaluation.run_policy import entry_point, run_policy
 
 
 def check_file(path: Path, kit: Kit, *, runs: int, backend: str, on_run: OnRun) -> Checked:

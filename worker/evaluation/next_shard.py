@@ -7,7 +7,7 @@ import structlog
 from server import telemetry
 from server.evaluations.claimed_shard import ClaimedShard
 from worker.context import RunningContext
-from worker.host import canary, graceful_shutdown, prometheus
+from worker.host import backoff, graceful_shutdown, prometheus
 from worker.transport import Transport
 
 log = structlog.get_logger()
@@ -44,7 +44,7 @@ def claim(context: RunningContext, transport: Transport) -> ClaimedShard | None:
     """Return the fairest shard that this worker fits, or None."""
     if graceful_shutdown.is_asked():
         return None
-    if state := canary.out_of_service(context.cooling, context.settings):
+    if state := backoff.out_of_service(context.cooling, context.settings):
         transport.report_out_of_service(state, context.cooling.reason)
         return None
     return transport.claim()

@@ -27,7 +27,7 @@ from worker.context import RunningContext
 from worker.evaluation.scoring_job import compared_with, oracle_score, rank_outputs
 from worker.evaluation.shard_pipeline import run_shard
 from worker.host.worker_info import worker_facts
-from worker.split_storage.artefacts import StoredArtefacts
+from worker.split_storage.local_splits import StoredArtefacts
 from worker.split_storage.split_cache import SplitCache
 from worker.transport import Logs
 

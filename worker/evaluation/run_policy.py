@@ -1,10 +1,13 @@
 """What one run of a competition may use."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from lethe.competition.run_limits import RetrainingCost, run_limit
 from lethe.competition.sections import Limits
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
+from sandbox.launcher import EntryPoint
 from sandbox.policy import RunPolicy
 from server.config import Settings
 from server.evaluations.claimed_shard import ClaimedShard
@@ -73,3 +76,15 @@ def shard_policy(settings: Settings, shard: ClaimedShard, data_dir: Path) -> Run
             required=notebook or shard.entry_point.get("program") == "saves",
         )
     return policy
+
+
+def entry_point(found: Mapping[str, Any], *, sent_as: str = "") -> EntryPoint:
+    """Return the sandbox's entry point for the one stored with the submission. sent_as: the upload's name."""
+    return EntryPoint(
+        file=found["file"],
+        function=found["function"],
+        style=found["style"],
+        keywords=tuple(found["keywords"]),
+        sent_as=sent_as,
+        program=found.get("program", ""),
+    )

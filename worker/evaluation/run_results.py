@@ -11,7 +11,7 @@ from lethe.runtime.error_classes import Blame
 from sandbox.launcher import RunResult
 from sandbox.run_log import readable_log
 from sandbox.verdict import Verdict
-from worker.evaluation.kept_weights import KeptWeights
+from worker.evaluation.stored_results import KeptWeights
 from worker.jobs import Stopped
 
 

@@ -25,24 +25,64 @@ from lethe.evaluation.ranking import RankingValue, oracle_value, rank_score
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import InvalidMetricInput
+from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.calibration import Doubt, doubt_about
 from lethe.metrics.scoring.explanation import confidence_ratios, epsilon_percentiles
+from lethe.metrics.scoring.paired_test import ScoredEntry, tied_groups
+from lethe.metrics.scoring.resampling import Replicates
 from lethe.metrics.scoring.score import ModelOutputs, Score
 from server.competitions.stored_file import stored_file
+from server.db import Database
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, Shard
 from server.models.submission import Submission
 from server.scoring import scores
-from server.scoring.evaluation_scoring import get_scoring
-from server.scoring.scores import ScoreRecord
+from server.scoring.scores import ScoreRecord, get_scoring
 from server.storage import split_key
 from worker.context import WorkerContext
 from worker.evaluation.stored_results import read_results
-from worker.evaluation.tie_groups import replicates_as_data
-from worker.split_storage.damaged_splits import made_again_where_damaged
-from worker.split_storage.local_splits import local_split
+from worker.split_storage.local_splits import local_split, made_again_where_damaged
 
 log = structlog.get_logger()
+
+
+def replicates_as_data(replicates: Replicates) -> dict[str, Any]:
+    """Return what a paired test needs, as plain numbers."""
+    return {
+        "forgetting_quality": replicates.forgetting_quality.tolist(),
+        "headline": replicates.headline.tolist(),
+        "factor": replicates.factor,
+        "seed": replicates.seed,
+        "n_models": replicates.n_models,
+    }
+
+
+def replicates_from_data(data: dict[str, Any]) -> Replicates:
+    """Return the replicates that `replicates_as_data` wrote."""
+    return Replicates(
+        forgetting_quality=np.asarray(data["forgetting_quality"], dtype=np.float64),
+        headline=np.asarray(data["headline"], dtype=np.float64),
+        factor=float(data["factor"]),
+        seed=int(data["seed"]),
+        n_models=int(data["n_models"]),
+    )
+
+
+def group_ties(database: Database, split_id: str) -> int:
+    """Group the board of the split again. Return how many teams were compared."""
+    with database.read() as session:
+        found = scores.of_split(session, split_id)
+    compared = [ScoredEntry(team.final_score, replicates_from_data(team.replicates)) for team in found]
+    try:
+        groups = tied_groups(compared)
+    except InvalidScoreInput as error:  # scores made with another number of resamples stand beside these
+        log.warning("ties not grouped", split=split_id, reason=str(error))
+        return 0
+    with database.write() as session:
+        scores.record_groups(
+            session, split_id, {team.evaluation_id: group for team, group in zip(found, groups, strict=True)}
+        )
+    return len(found)
 
 
 @dataclass(frozen=True)

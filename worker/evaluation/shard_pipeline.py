@@ -20,16 +20,14 @@ from lethe.evaluation.original_models import read_integer_buffers
 from lethe.runtime.error_classes import Blame, ErrorClass
 from lethe.runtime.original_filenames import name_as_sent
 from lethe.submission.package import as_it_is_run
+from sandbox.frame_reader import NotebookRun
 from sandbox.launcher import RunRequest, RunResult, Sandbox
-from sandbox.notebook_stream import NotebookRun
 from sandbox.policy import RunPolicy
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.models.evaluation import ShardKind
 from server.models.submission import Fault
 from worker.context import RunningContext, WorkerContext
-from worker.evaluation.entry_point import entry_point
-from worker.evaluation.evaluation_pipeline import RunEvaluations, RunNotFinite, run_evaluations
-from worker.evaluation.kept_weights import KeptWeights
+from worker.evaluation.evaluation_pipeline import RunEvaluations, RunNotFinite, answers_of_run, run_evaluations
 from worker.evaluation.notebook_runs import (
     SMOKE_MODELS,
     SMOKE_SETUP_S,
@@ -38,15 +36,15 @@ from worker.evaluation.notebook_runs import (
 )
 from worker.evaluation.program_comparison import compare_program, is_compared
 from worker.evaluation.run_original_model import own_original
-from worker.evaluation.run_policy import shard_policy
+from worker.evaluation.run_policy import entry_point, shard_policy
 from worker.evaluation.run_results import Done, RunFailed, raise_fault, raise_unless_good, without_outputs
-from worker.evaluation.sample_run_answers import answers_of_run
-from worker.evaluation.staging import staged
+from worker.evaluation.stored_results import KeptWeights
 from worker.host import graceful_shutdown, prometheus
 from worker.host.device_pace import SHARED
 from worker.host.heartbeat import Heart
+from worker.host.stage_folder import staged
 from worker.jobs import Job, Stopped, run_job
-from worker.split_storage.damaged_splits import made_again_where_damaged
+from worker.split_storage.local_splits import made_again_where_damaged
 
 log = structlog.get_logger()
 TRIES_WITHIN_TIME = 3  # as often as preparation measures a retraining; of these the least counts there

@@ -4,12 +4,23 @@ A full disk or a broken driver would otherwise use up every attempt at every sha
 a row a process is quarantined: it takes a shard again only after a run of its own went well.
 """
 
+import os
+import tempfile
 import time
 from dataclasses import dataclass
+
+import structlog
+
+from sandbox import doctor
+from server.config import Settings
+from server.models.worker import WorkerState
+from worker.host.worker_info import required_controls
 
 FIRST_S = 2.0
 MAX_DELAY_S = 300.0
 QUARANTINE_AFTER = 4  # faults in a row
+log = structlog.get_logger()
+WRITTEN_MIB = 64
 
 
 @dataclass
@@ -44,3 +55,31 @@ class Cooling:
 
     def success(self) -> None:
         self.reason, self._faults, self._until, self._went_well = "", 0, 0.0, False
+
+
+def out_of_service(cooling: Cooling, settings: Settings) -> WorkerState | None:
+    """Return the state in which this process takes no shard. A quarantined one first makes a run of its own."""
+    if cooling.is_quarantined and not cooling.is_on:
+        if found := problem(settings):
+            log.error("canary failed", reason=found, pause_s=cooling.fault(found))
+        else:
+            log.info("canary went well")
+            cooling.canary_went_well()
+    if not cooling.is_on:
+        return None
+    return WorkerState.QUARANTINED if cooling.is_quarantined else WorkerState.COOLING
+
+
+def problem(settings: Settings) -> str:
+    """Run the canary. Return what is wrong with this host; empty if the run went well."""
+    try:
+        settings.scratch.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=settings.scratch) as file:
+            for _ in range(WRITTEN_MIB):
+                file.write(os.urandom(1 << 20))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return f"{WRITTEN_MIB} MiB cannot be written to {settings.scratch}: {error}"
+    found = doctor.examine(backend=settings.sandbox_backend, required=required_controls(settings))
+    return " ".join(found.problems)

@@ -8,11 +8,15 @@ import fcntl
 import os
 import secrets
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
 import structlog
+
+from lethe.submission.package import accepted_files
+from server.evaluations.claimed_shard import ClaimedShard
 
 log = structlog.get_logger()
 
@@ -57,3 +61,33 @@ def _remove(folder: Path) -> None:
         with suppress(OSError):
             Path(base).chmod(0o755)  # code lies there readable by all and writable by nobody
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def staged(shard: ClaimedShard, data: bytes, stage_dir: Path) -> Iterator[Path]:
+    """Yield a folder with the submission's files, readable by all and writable by nobody; removed afterwards."""
+    files = accepted_files(data, shard.filename, shard.entry_point)
+    folder = stage_dir / secrets.token_hex(8)
+    folder.mkdir(parents=True)
+    try:
+        for name, content in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        _open_for_reading(folder)
+        yield folder
+    finally:
+        _open_for_removal(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _open_for_reading(folder: Path) -> None:
+    for base, _folders, names in os.walk(folder, topdown=False):
+        for name in names:
+            Path(base, name).chmod(0o444)
+        Path(base).chmod(0o555)
+
+
+def _open_for_removal(folder: Path) -> None:
+    for base, _folders, _names in os.walk(folder):
+        Path(base).chmod(0o755)

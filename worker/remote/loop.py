@@ -15,9 +15,8 @@ from worker.evaluation import shard_pipeline
 from worker.evaluation.next_shard import run_next
 from worker.host import graceful_shutdown
 from worker.host.worker_info import worker_facts
-from worker.remote.artefacts import ServedArtefacts
 from worker.remote.client import TokenRefused, WorkerApi, WorkerRefused
-from worker.remote.transport import HttpTransport
+from worker.remote.transport import HttpTransport, ServedArtefacts
 from worker.split_storage.split_cache import SplitCache
 
 log = structlog.get_logger()

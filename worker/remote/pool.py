@@ -12,9 +12,12 @@ import socket
 import time
 from multiprocessing.context import ForkProcess
 from types import FrameType
+from typing import Self
 
 import structlog
+from pydantic import SecretStr, model_validator
 
+from lethe.errors import InvalidInput
 from server.config import Settings
 from worker.host import graceful_shutdown
 from worker.host.worker_info import find_gpu
@@ -25,6 +28,7 @@ REFUSED = 4  # as in worker.remote.loop, which loads torch
 LOOK_EVERY_S = 0.2
 START_AGAIN_AFTER_S = 5.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+TOKEN_VARIABLE = "LETHE_WORKER_TOKEN"  # noqa: S105 (the variable's name)
 
 
 class Pool:
@@ -95,3 +99,25 @@ def _serve(settings: Settings, url: str, token: str, slot: int) -> None:
     from worker.remote.loop import serve_process  # noqa: PLC0415 (loads torch, in this process alone)
 
     raise SystemExit(serve_process(settings, url, token, name=worker_name()))
+
+
+class RemoteSettings(Settings):
+    """The same settings; production asks for a real sandbox, but for none of an instance's own services."""
+
+    @model_validator(mode="after")
+    def _production_has_no_defaults(self) -> Self:
+        if self.environment == "production" and self.sandbox_backend == "plain":
+            raise ValueError("LETHE_SANDBOX_BACKEND=plain confines nothing and is refused in production")
+        return self
+
+
+def take_token() -> SecretStr:
+    """Return the token, and take it out of the environment that other processes inherit. Raises InvalidInput."""
+    token = os.environ.pop(TOKEN_VARIABLE, "").strip()
+    if not token:
+        raise InvalidInput(
+            "No worker token is set. An organiser creates one with `lethe api POST /competitions/NAME/worker-tokens -f "
+            f"name=MACHINE`; put it into the environment as {TOKEN_VARIABLE}, not among the arguments, where other "
+            "users of the host could read it."
+        )
+    return SecretStr(token)

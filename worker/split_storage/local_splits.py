@@ -1,13 +1,23 @@
-"""Prepared splits on this host's disk: where they were prepared, or fetched from remote storage."""
+"""A shard's files and splits on this host's disk: where they were prepared, or fetched from remote storage."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import structlog
+
 from lethe.data.errors import DamagedSplit
-from server.storage import Storage
+from server.competitions import damaged_splits
+from server.db import Database
+from server.evaluations.claimed_shard import ClaimedShard
+from server.models.evaluation import Evaluation
+from server.storage import Storage, content_key
 from worker.split_storage.split_cache import SplitCache, StoredSplit
+
+log = structlog.get_logger()
 
 
 class NamesSplit(Protocol):
@@ -67,3 +77,63 @@ def publish_manifest(storage: Storage, key: str, folder: Path) -> None:
     """Put the manifest into remote storage: a reader sees the old split or the new one whole."""
     if not storage.is_local:
         storage.upload(folder / "manifest.json", f"{key}/manifest.json")
+
+
+class HasDatabase(Protocol):
+    @property
+    def database(self) -> Database: ...
+
+
+@contextmanager
+def made_again_where_damaged(context: HasDatabase, evaluation_id: str) -> Iterator[None]:
+    """Have the split of an evaluation checked, and what is damaged made again, where what is done here finds that."""
+    try:
+        yield
+    except DamagedSplit as error:
+        with context.database.write() as session:
+            split_id = session.get_one(Evaluation, evaluation_id).split_id
+            queued = damaged_splits.check_again(session, split_id, reason=error.detail)
+        log.error("a file of the split is damaged", split=split_id, check_queued=queued, reason=error.detail)  # noqa: TRY400
+        raise
+
+
+class Artefacts(Protocol):
+    """A shard's files, each compared with its SHA-256. All raise HostFault where one cannot be had."""
+
+    def package(self, shard: ClaimedShard) -> bytes:
+        """Return the submission as it was received."""
+        ...
+
+    def split(self, shard: ClaimedShard) -> Path:
+        """Return the folder of the shard's split on this host."""
+        ...
+
+    def split_file(self, shard: ClaimedShard, name: str) -> Path:
+        """Return a file of the split that workers rarely need."""
+        ...
+
+    def repair_split(self, shard: ClaimedShard) -> list[str]:
+        """Fetch again what is damaged of this host's copy of the split. Return its names."""
+        ...
+
+
+@dataclass(frozen=True)
+class StoredArtefacts:
+    """Files from the storage that this worker reaches."""
+
+    storage: Storage
+    cache: SplitCache
+
+    def package(self, shard: ClaimedShard) -> bytes:
+        return self.storage.read_verified(content_key(shard.content_sha256), shard.content_sha256)
+
+    def split(self, shard: ClaimedShard) -> Path:
+        return local_split(self, shard)
+
+    def split_file(self, shard: ClaimedShard, name: str) -> Path:
+        return local_file(self, shard, name)
+
+    def repair_split(self, shard: ClaimedShard) -> list[str]:
+        if self.storage.is_local:  # there is no other copy
+            return []
+        return self.cache.repair(StoredSplit(self.storage, shard.split_key), shard.manifest_sha256)

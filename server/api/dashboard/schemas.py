@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from server.api.schema import Out
 from server.dashboard.forecast import Capacity, RescoringForecast
-from server.dashboard.host import Host
+from server.dashboard.health_warnings import Host
 from server.dashboard.service import DailyFailures, Dashboard, HourlyRuns
 from server.dashboard.shown_work import FailureCount, Running, Waiting
 

@@ -15,7 +15,7 @@ from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
 from server.models.account import Account
 from server.problem_details import problems
 from server.received_form import FORM
-from server.submissions import upload_rate
+from server.submissions import upload_check
 
 router = APIRouter(prefix="/datasets", tags=["datasets"])
 Staff = Annotated[Account, Depends(require_staff)]
@@ -37,7 +37,7 @@ async def upload_dataset(
     Its content never changes; another version is another dataset.
     """
     account = await admission.read(database, _admit, settings, request, credentials)
-    upload_rate.take(settings, account.id)
+    upload_check.take(settings, account.id)
     async with received_dataset(request, settings) as form:
         stored = await store_dataset(
             form, admission=admission, database=database, storage=storage, settings=settings, account=account

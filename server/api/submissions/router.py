@@ -21,20 +21,18 @@ from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
-from server.evaluations.waiting import find_wait
+from server.evaluations.unserved import find_wait
 from server.finals import service as finals
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.submission import Submission
 from server.problem_details import problems
 from server.received_form import FORM
-from server.submissions import publication, receipts, service, upload_rate, views
-from server.submissions.explanations import find_explanation
+from server.submissions import receipts, service, upload_check, views
 from server.submissions.quota import Quota
 from server.submissions.sample_answers import read_sample_answers
-from server.submissions.upload import receive
-from server.submissions.upload_check import CheckedUpload, check_for, store_again_if_collected
-from server.submissions.views import SubmissionView
+from server.submissions.upload_check import CheckedUpload, check_for, receive, store_again_if_collected
+from server.submissions.views import SubmissionView, find_explanation
 from server.teams import service as teams
 
 router = APIRouter(tags=["submissions"])
@@ -89,7 +87,7 @@ async def submit(
     is when the last byte came. Sent to the address of a task, it goes to its competition, for this task alone.
     """
     account, competition, task = await admission.read(database, _admit, request, credentials, slug)
-    upload_rate.take(settings, account.id)
+    upload_check.take(settings, account.id)
     file = stored_file(competition)
     upload = await receive(request, limit_mib=file.limits.upload_mib)
     if task:
@@ -154,14 +152,14 @@ def deselect_submission(session: SessionDep, submission: TeamSubmission, account
 @router.put("/submissions/{submission_id}/publication", responses=problems(401, 404))
 def allow_publication(session: SessionDep, submission: TeamSubmission, account: CurrentAccount) -> SubmissionOut:
     """Allow publishing the code with the results after the end. Private by default."""
-    publication.allow(session, submission, allowed=True, actor=account)
+    receipts.allow(session, submission, allowed=True, actor=account)
     return SubmissionOut.of(views.view(session, [submission])[0])
 
 
 @router.delete("/submissions/{submission_id}/publication", responses=problems(401, 404))
 def withdraw_publication(session: SessionDep, submission: TeamSubmission, account: CurrentAccount) -> SubmissionOut:
     """Take that back, for what is published from now on."""
-    publication.allow(session, submission, allowed=False, actor=account)
+    receipts.allow(session, submission, allowed=False, actor=account)
     return SubmissionOut.of(views.view(session, [submission])[0])
 
 

@@ -10,8 +10,8 @@ from server.api.competitions.schemas import QuotaOut
 from server.api.schema import Out
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber, ShownScore, ShownText
-from server.evaluations.progress import EvaluationProgress
-from server.evaluations.waiting import Wait
+from server.evaluations.service import EvaluationProgress
+from server.evaluations.unserved import Wait
 from server.models.submission import Submission
 from server.submissions.sample_answers import AnswersShown, SampleAnswer
 from server.submissions.views import SubmissionView

@@ -20,7 +20,7 @@ from server.api.teams.schemas import (
 from server.deps import SessionDep
 from server.models.competition import Team
 from server.problem_details import problems
-from server.teams import joining, merging, service
+from server.teams import joining, service
 
 router = APIRouter(prefix="/competitions/{slug}", tags=["teams"], responses=problems(401, 404))
 DONE = status.HTTP_204_NO_CONTENT
@@ -128,7 +128,7 @@ def list_merges(session: SessionDep, team: OwnTeam) -> list[MergeOut]:
     """List the requests to merge, from and to your team."""
     return [
         MergeOut(id=row.id, team=row.team.name, into=row.into.name, created_at=row.created_at)
-        for row in merging.requests(session, team)
+        for row in joining.requests(session, team)
     ]
 
 
@@ -137,7 +137,7 @@ def ask_to_merge(
     body: MergeInto, session: SessionDep, competition: VisibleCompetition, account: CurrentAccount
 ) -> MergeOut:
     """Ask that your team becomes part of another: people and submissions together must keep the limits of one team."""
-    row = merging.ask(session, competition, into=body.team, actor=account)
+    row = joining.ask(session, competition, into=body.team, actor=account)
     mine = service.own_team(session, competition, account)
     return MergeOut(id=row.id, team=mine.name, into=body.team, created_at=row.created_at)
 
@@ -147,7 +147,7 @@ def agree_to_merge(
     request_id: str, session: SessionDep, competition: VisibleCompetition, account: CurrentAccount
 ) -> TeamOut:
     """Take the team that asked into yours. For the leader."""
-    return _shown(session, merging.agree(session, competition, request_id, actor=account))
+    return _shown(session, joining.agree(session, competition, request_id, actor=account))
 
 
 @router.delete("/team/merges/{request_id}", status_code=DONE, responses=problems(403))
@@ -155,7 +155,7 @@ def refuse_to_merge(
     request_id: str, session: SessionDep, competition: VisibleCompetition, account: CurrentAccount
 ) -> None:
     """Turn a request down, or take your own back."""
-    merging.refuse(session, competition, request_id, actor=account)
+    joining.refuse(session, competition, request_id, actor=account)
 
 
 def _shown(session: Session, team: Team) -> TeamOut:

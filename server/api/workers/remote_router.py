@@ -37,8 +37,8 @@ from server.models.evaluation import ShardKind
 from server.models.worker import WorkerState, WorkerToken
 from server.problem_details import problems
 from server.storage import Storage
-from server.workers import artefacts, kept_weights, result_validation, shard_steps, verification
-from server.workers.captured_arrays import Forms, captured_forms
+from server.workers import artefacts, result_validation, shard_steps, verification
+from server.workers.result_validation import Forms, captured_forms
 from server.workers.shard_steps import Claim, Terms
 from server.workers.verification import StoredCheck
 
@@ -199,7 +199,7 @@ async def send_weights(request: Request, asked_for: AskedFor, storage: StorageDe
     They are kept if the attempt counts.
     """
     shard, _ = await admission.run(_shard_of_runs, asked_for)
-    data = await _received(request, most=await admission.run(kept_weights.most_bytes, storage, shard))
+    data = await _received(request, most=await admission.run(artefacts.most_bytes, storage, shard))
     await admission.run(_take_weights, asked_for, storage, data)
 
 
@@ -303,10 +303,10 @@ def _take_weights(asked_for: AttemptRequest, storage: Storage, data: bytes) -> N
     with asked_for.database.read() as session:
         shard = asked_for.shard(session)
         wanted = leases.is_current(session, shard)
-    if not kept_weights.n_kept(shard):
+    if not artefacts.n_kept(shard):
         raise Conflict(f"The competition keeps no weights of shard {shard.shard_id}")
     if wanted:
-        kept_weights.keep(storage, shard, data)
+        artefacts.keep(storage, shard, data)
 
 
 async def _received(request: Request, *, most: int) -> bytes:

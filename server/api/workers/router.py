@@ -9,7 +9,7 @@ from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.workers.schemas import AttachedWorkerOut, IssuedWorkerTokenOut, NewWorkerToken, WorkerTokenOut
 from server.deps import SessionDep
 from server.problem_details import problems
-from server.workers import service, tokens
+from server.workers import registration, tokens
 
 router = organiser_routes()
 
@@ -47,5 +47,5 @@ def revoke_worker_token(token_id: str, session: SessionDep, competition: Organis
 @router.get("/workers")
 def list_attached_workers(session: SessionDep, competition: Organised) -> list[AttachedWorkerOut]:
     """List the workers registered with this competition's tokens, latest report first."""
-    rows = service.attached(session, competition)
+    rows = registration.attached(session, competition)
     return [AttachedWorkerOut.read(row, refusals=list(row.refusals.values())) for row in rows]

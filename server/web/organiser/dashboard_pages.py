@@ -19,7 +19,7 @@ from server.web.deps import MemberDep, StaffDep, require_administrator
 from server.web.page_router import page_router
 from server.web.rendering import figure, page, part, redirect, render
 from server.worker_facts import host_of
-from server.workers import cordons
+from server.workers import registration
 
 router = page_router()
 Short = Annotated[str, Form(max_length=500)]
@@ -27,7 +27,7 @@ Short = Annotated[str, Form(max_length=500)]
 
 @router.get("/organise")
 def dashboard_page(request: Request, session: SessionDep, viewer: StaffDep) -> Response:
-    board, cordoned = _dashboard(session, viewer), cordons.hosts(session)
+    board, cordoned = _dashboard(session, viewer), registration.hosts(session)
     known = sorted({host_of(row.name) for row in board.workers if row.token_id is None})
     hosts = [(host, host) for host in dict.fromkeys([*known, *(row.host for row in cordoned)])]
     return page(request, "organise/dashboard.html", board=board, hosts=hosts, cordoned=cordoned)
@@ -45,10 +45,10 @@ def act_on_host(
 ) -> Response:
     """Take a host's workers out of service, or let them take work again."""
     if act == "uncordon":
-        cordons.uncordon(session, host, actor=viewer)
+        registration.uncordon(session, host, actor=viewer)
         done = f"{host} takes work again."
     elif act in ("cordon", "drain"):
-        taken = cordons.cordon(session, host, why=reason, actor=viewer, drain=act == "drain")
+        taken = registration.cordon(session, host, why=reason, actor=viewer, drain=act == "drain")
         done = f"{host} takes no new work." + (f" Shards returned to the queue: {taken}." if taken else "")
     else:
         raise InvalidInput(f"{act!r} is no act; allowed are cordon, drain, uncordon")

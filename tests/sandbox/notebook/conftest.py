@@ -9,10 +9,10 @@ from typing import Literal
 import pytest
 
 from lethe.submission.ipython_magics import to_python
+from sandbox.frame_reader import NotebookRun
 from sandbox.launcher import EntryPoint, Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
-from sandbox.notebook_stream import NotebookRun
 from sandbox.policy import RunPolicy
-from worker.evaluation.kaggle_layout import notebook_mounts
+from worker.evaluation.notebook_runs import notebook_mounts
 
 FOLDER = "neurips-2023-machine-unlearning"
 POLICY = RunPolicy(

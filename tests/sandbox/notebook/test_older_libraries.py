@@ -11,7 +11,7 @@ from sandbox.launcher import Launcher, SandboxSpec
 from server.config import get_settings
 from tests.sandbox.notebook.conftest import FOLDER, POLICY, Notebooks
 from tests.support.programs import FUNCTION, LOOP, SCRIPT, SEEDS
-from worker.evaluation.kaggle_layout import notebook_mounts
+from worker.evaluation.notebook_runs import notebook_mounts
 
 SETS = get_settings().library_sets
 USUAL = "einops torchmetrics cv2 albumentations accelerate lightning omegaconf ipywidgets wandb timm seaborn"

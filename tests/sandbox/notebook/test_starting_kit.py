@@ -10,7 +10,7 @@ from safetensors.torch import load
 from sandbox.launcher import Launcher, SandboxSpec
 from tests.sandbox.conftest import NETWORK, write_split
 from tests.sandbox.notebook.conftest import FOLDER, POLICY, Notebooks
-from worker.evaluation.kaggle_layout import notebook_mounts
+from worker.evaluation.notebook_runs import notebook_mounts
 
 pytestmark = pytest.mark.slow
 

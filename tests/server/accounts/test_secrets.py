@@ -1,6 +1,6 @@
 """Secrets that people type."""
 
-from server.accounts.secrets import new_token
+from server.accounts.passwords import new_token
 
 
 def test_a_secret_is_never_taken_for_an_option() -> None:

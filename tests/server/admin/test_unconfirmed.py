@@ -15,7 +15,7 @@ from server.models.audit import AuditEvent
 from server.models.competition import Competition, CompetitionState
 from server.models.evaluation import PrivateScore, PublicScore
 from server.models.notification import Delivery
-from server.scoring import tie_groups
+from server.scoring import scores
 from server.web.organiser.checklist import checklist
 from tests.support.instance import Instance
 from tests.support.rejudging import BASE, finish
@@ -252,7 +252,7 @@ def test_unconfirmed_scores_are_in_no_tied_group(server: Instance) -> None:
         for row in session.scalars(select(PublicScore)):
             row.replicates = {"headline": [0.5], "seed": 0, "n_models": 4, "factor": 1.0}
         session.flush()
-        assert len(tie_groups.of_split(session, public.id)) == 1
+        assert len(scores.of_split(session, public.id)) == 1
 
 
 def test_part_that_is_unconfirmed_takes_the_teams_combined_rank(server: Instance, olga: Account) -> None:

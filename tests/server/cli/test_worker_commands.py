@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
 from lethe.errors import InvalidInput
-from worker.remote.settings import TOKEN_VARIABLE, take_token
+from worker.remote.pool import TOKEN_VARIABLE, take_token
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ from server.scoring import scores
 from server.scoring.scores import ScoreRecord
 from server.submissions import service as submissions
 from server.submissions.upload_check import CheckedUpload, Upload
-from server.teams import joining, merging
+from server.teams import joining
 from server.teams import service as teams
 from tests.support.instance import GOOD_CODE, competition_toml
 from tests.support.postgres import PostgresServer
@@ -176,8 +176,8 @@ class Life(RuleBasedStateMachine):
         def both(session: Session) -> None:
             competition, leader = self.competition(session), self.who(session, staying)
             into = teams.own_team(session, competition, leader)
-            request = merging.ask(session, competition, into=into.name, actor=self.who(session, asking))
-            merging.agree(session, competition, request.id, actor=leader)
+            request = joining.ask(session, competition, into=into.name, actor=self.who(session, asking))
+            joining.agree(session, competition, request.id, actor=leader)
 
         self.act(both)
 

@@ -13,7 +13,7 @@ from server.datasets import service
 from server.datasets.service import CheckedUpload
 from server.db import now
 from server.errors import TooLarge
-from server.maintenance import retention, storage_gc
+from server.maintenance import retention
 from server.models.account import Account, Role
 from server.models.competition import Competition
 from server.models.dataset import Dataset
@@ -181,7 +181,7 @@ def test_dataset_in_use_stays_and_an_unused_one_is_collected(both: Instance) -> 
     assert both.client.delete(url, headers=olga).status_code == 204
     assert both.client.get("/api/v1/datasets", headers=olga).json() == []
     assert both.storage.exists(key)
-    storage_gc.collect(both.database, both.storage, keep_hours=0, delete=True)
+    retention.collect(both.database, both.storage, keep_hours=0, delete=True)
     assert not both.storage.exists(key)
     assert upload(both, oskar).status_code == 201, "the name is free again"
 
@@ -201,7 +201,7 @@ def test_content_that_another_dataset_has_is_kept(server: Instance) -> None:
     key = dataset_key(upload(server, olga, "one").json()["sha256"])
     assert upload(server, oskar, "two").status_code == 201
     assert server.client.delete("/api/v1/datasets/one", headers=olga).status_code == 204
-    storage_gc.collect(server.database, server.storage, keep_hours=0, delete=True)
+    retention.collect(server.database, server.storage, keep_hours=0, delete=True)
     assert server.storage.exists(key)
 
 

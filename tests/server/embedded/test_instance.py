@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lethe.errors import HostFault
-from server.embedded import instance, start_time
+from server.embedded import instance, redis
 
 # As `lethe demo` does: SIGTERM comes while it works, not while it waits for one.
 PROGRAM = """
@@ -72,7 +72,7 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Well).serve_forever()
 def test_web_server_is_waited_for_while_it_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = count()
     monkeypatch.setattr(instance, "SILENT_FOR_S", 1.0)
-    monkeypatch.setattr(start_time, "processor_s", lambda _: next(seconds))
+    monkeypatch.setattr(redis, "processor_s", lambda _: next(seconds))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

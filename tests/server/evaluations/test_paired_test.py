@@ -8,7 +8,7 @@ from lethe.metrics.scoring.paired_test import compare as scorers
 from lethe.metrics.scoring.resampling import Replicates
 from server.errors import Conflict
 from server.evaluations import paired_test
-from worker.evaluation.tie_groups import replicates_as_data
+from worker.evaluation.scoring_job import replicates_as_data
 
 
 def replicates(level: float, *, draw: int = 0, seed: int = 0, size: int = 40, shift: float = 0.0) -> Replicates:

@@ -1,6 +1,6 @@
 """A run's seed is told to participants' code, so a split's seed must be too long to be tried."""
 
-from server.evaluations.seeds import run_seed, sample_data
+from server.evaluations.claimed_shard import run_seed, sample_data
 from tests.support.instance import Instance, competition_toml
 
 

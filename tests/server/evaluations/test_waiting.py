@@ -7,15 +7,15 @@ from sqlalchemy import select, update
 
 from server.db import Database, clock, database_time
 from server.evaluations import service as evaluations
-from server.evaluations import unserved, waiting
-from server.evaluations.waiting import Wait, find_wait
+from server.evaluations import unserved
+from server.evaluations.unserved import Wait, find_wait
 from server.models.account import Account
 from server.models.audit import AuditEvent
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, Shard, ShardAttempt
 from server.models.submission import Submission
 from server.models.worker import Worker, WorkerToken
-from server.workers import service as workers
+from server.workers import registration
 from tests.server.evaluations.conftest import N, Submit
 from tests.support.leases import claim, close
 
@@ -46,9 +46,9 @@ def test_worker_that_the_split_refuses_does_not_count(database: Database, submit
 @pytest.mark.usefixtures("worker")
 def test_reasons_follow_the_order_of_the_queue(database: Database, submit: Submit) -> None:
     first, second, other = submit("a"), submit("a"), submit("b")
-    assert wait_of(database, first) == Wait(waiting.NEXT, 0, None)
-    assert wait_of(database, second) == Wait(waiting.OWN_FIRST, 2, None)
-    assert wait_of(database, other) == Wait(waiting.IN_QUEUE, 1, None)
+    assert wait_of(database, first) == Wait(unserved.NEXT, 0, None)
+    assert wait_of(database, second) == Wait(unserved.OWN_FIRST, 2, None)
+    assert wait_of(database, other) == Wait(unserved.IN_QUEUE, 1, None)
 
 
 @pytest.mark.usefixtures("worker")
@@ -61,7 +61,7 @@ def test_time_is_the_runs_before_it_by_the_pace_of_the_last_minutes(database: Da
     assert wait.seconds == pytest.approx((N - done.n_runs) / (done.n_runs / 900))
     with database.write() as session:
         session.execute(update(ShardAttempt).values(ended_at=clock(session) - timedelta(hours=1)))
-    assert wait_of(database, other) == Wait(waiting.IN_QUEUE, 1, None), "an old pace tells nothing"
+    assert wait_of(database, other) == Wait(unserved.IN_QUEUE, 1, None), "an old pace tells nothing"
 
 
 def test_submission_whose_runs_began_waits_for_nothing(database: Database, submit: Submit) -> None:
@@ -115,7 +115,7 @@ def test_killed_worker_is_shown_as_stopped(database: Database, submit: Submit) -
     with database.write() as session:
         for name in ("killed", "w"):
             session.merge(Worker(name=name, device="cpu", memory_mib=1, versions={}, seen_at=long_ago))
-        assert workers.note_silent(session) == 1
+        assert registration.note_silent(session) == 1
     with database.read() as session:
         killed = session.get_one(Worker, "killed")
         assert (killed.state, killed.detail) == ("stopped", "not heard of for 60 s: killed, or cut off")

@@ -206,7 +206,7 @@ def test_finals_wait_until_uploads_in_flight_are_stored(server: Instance, monkey
     server.tick()
     assert state_of(server) == "closed"
     # An upload whose last byte came a second before the close, and that was checked until now.
-    monkeypatch.setattr("server.submissions.upload.now", lambda: closed_at - timedelta(seconds=1))
+    monkeypatch.setattr("server.submissions.upload_check.now", lambda: closed_at - timedelta(seconds=1))
     monkeypatch.setattr(submissions, "check_may_submit", lambda *_args, **_kw: None)
     sent = server.submit(ada)
     assert (sent.status_code, sent.json()["is_official"]) == (201, True)

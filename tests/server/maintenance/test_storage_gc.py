@@ -18,7 +18,7 @@ from lethe.competition.sections import Submissions
 from server.config import Settings
 from server.db import Database, now
 from server.errors import QuotaExceeded
-from server.maintenance import retention, storage_gc
+from server.maintenance import retention
 from server.maintenance.repository import Garbage
 from server.models.account import ApiToken, PasswordReset, Role, WebSession
 from server.models.competition import Competition, Team
@@ -58,7 +58,7 @@ def storage(tmp_path: Path, database: Database, submit: Submit) -> Storage:
 
 
 def found(database: Database, storage: Storage, *, keep_hours: float = 0, delete: bool = False) -> set[str]:
-    return {one.file.key for one in storage_gc.collect(database, storage, keep_hours=keep_hours - 0.01, delete=delete)}
+    return {one.file.key for one in retention.collect(database, storage, keep_hours=keep_hours - 0.01, delete=delete)}
 
 
 GARBAGE = {content_key("f" * 64), "evaluations/e/runs-0-attempt-1", "splits/removed/public/manifest.json"}
@@ -100,7 +100,7 @@ def test_weights_are_looked_for_again_before_they_are_removed(
     """Their shard ends between the list and the removal."""
     weights = "evaluations/e/runs-000000-attempt-3-weights.safetensors"
     storage.write(weights, b"123")
-    listing = storage_gc.find_garbage
+    listing = retention.find_garbage
 
     def then_ended(session: Session, *arguments: Any, **options: Any) -> list[Garbage]:
         found = list(listing(session, *arguments, **options))
@@ -108,7 +108,7 @@ def test_weights_are_looked_for_again_before_they_are_removed(
             other.query(Shard).update({Shard.result_key: "evaluations/e/runs-000000-attempt-3.safetensors"})
         return found
 
-    monkeypatch.setattr(storage_gc, "find_garbage", then_ended)
+    monkeypatch.setattr(retention, "find_garbage", then_ended)
     assert weights not in found(database, storage, delete=True)
     assert storage.exists(weights)
 
@@ -118,7 +118,7 @@ def test_delete_looks_again_before_it_removes(
     database: Database, storage: Storage, monkeypatch: pytest.MonkeyPatch, *, how: str
 ) -> None:
     """Between the list and the removal somebody sends the same content once more."""
-    listing = storage_gc.find_garbage
+    listing = retention.find_garbage
 
     def then_sent(session: Session, *arguments: Any, **options: Any) -> list[Garbage]:
         found = list(listing(session, *arguments, **options))
@@ -129,7 +129,7 @@ def test_delete_looks_again_before_it_removes(
             other.query(Submission).update({Submission.content_sha256: "f" * 64})
         return found
 
-    monkeypatch.setattr(storage_gc, "find_garbage", then_sent)
+    monkeypatch.setattr(retention, "find_garbage", then_sent)
     assert found(database, storage, delete=True) == GARBAGE - {content_key("f" * 64)}
     assert storage.exists(content_key("f" * 64))
 

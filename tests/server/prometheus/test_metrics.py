@@ -12,8 +12,8 @@ from server.health import Readiness
 from server.last_times import Upkeep
 from server.prometheus.service import KEPT_FOR_S, LastFigures
 from server.worker_facts import WorkerFacts
-from server.workers import service as workers
-from server.workers.compatibility import Fitting
+from server.workers import registration
+from server.workers.registration import Fitting
 from tests.support.instance import Instance
 from tests.support.ports import free_port
 
@@ -32,7 +32,7 @@ def test_figures_follow_the_queue(both: Instance) -> None:
     assert (found["lethe_shards_queued"], found["lethe_shards_leased"]) == (1, 0)
     with both.database.write() as session:
         leases.claim(session, worker="w", lease_s=60)
-        workers.report(session, WorkerFacts("w", "cpu", 1024, {}), Fitting((), {"s": "too small"}))
+        registration.report(session, WorkerFacts("w", "cpu", 1024, {}), Fitting((), {"s": "too small"}))
     found = values(both)
     assert (found["lethe_shards_queued"], found["lethe_shards_leased"]) == (0, 1)
     assert found['lethe_workers{device="cpu",state="active"}'] == 1

@@ -13,7 +13,7 @@ from server.competitions import service as competitions
 from server.db import now
 from server.models.account import Account
 from server.models.competition import Competition
-from server.teams import joining, merging, service
+from server.teams import joining, service
 from tests.support.instance import Instance
 from tests.support.team_requests import BASE, call, lead, link
 
@@ -106,7 +106,7 @@ def test_two_teams_that_merge_into_each_other_at_once(both: Instance) -> None:
     to_here = call(both, eve, "POST", "/team/merges", team="Here").json()["id"]
     answer = answer_behind(
         both,
-        lambda session, competition: merging.agree(session, competition, to_there, actor=accounts.find(session, "eve")),
+        lambda session, competition: joining.agree(session, competition, to_there, actor=accounts.find(session, "eve")),
         lambda: call(both, ada, "POST", f"/team/merges/{to_here}/agree"),
     )
     assert answer.status_code == 404

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from server.workers.outputs_difference import find_difference
+from server.workers.verification import find_difference
 
 Arrays = dict[str, NDArray[np.generic]]
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from sqlalchemy import select, update
 
-from server.accounts.secrets import digest
+from server.accounts.passwords import digest
 from server.db import now
 from server.models.account import Account
 from server.models.audit import AuditEvent

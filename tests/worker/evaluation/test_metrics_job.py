@@ -286,7 +286,7 @@ def test_probes_end_with_their_worker_and_wait_for_another(
     sent: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("worker.evaluation.probed_runs.graceful_shutdown.is_over", lambda: True)
+    monkeypatch.setattr("worker.evaluation.metrics_job.graceful_shutdown.is_over", lambda: True)
     with pytest.raises(HostFault, match="the worker stops"):
         probed_rows(database, competition, tmp_path, probed_split_dir, weights=kept_originals(probed_split_dir, 2))
     with database.read() as session:

@@ -12,9 +12,9 @@ from server.config import Settings
 from server.db import Database
 from server.models.worker import Worker, WorkerState
 from server.worker_facts import WorkerFacts
-from server.workers import cordons
+from server.workers import registration
 from worker.evaluation.next_shard import claim
-from worker.host import canary
+from worker.host import backoff
 from worker.host.backoff import QUARANTINE_AFTER, Cooling
 from worker.transport import DatabaseTransport
 
@@ -44,7 +44,7 @@ def test_cooling_process_says_why(context: Any) -> None:
 
 def test_quarantined_process_takes_work_only_after_its_canary(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     problems = ["the disk is full", ""]
-    monkeypatch.setattr(canary, "problem", lambda _: problems.pop(0))
+    monkeypatch.setattr(backoff, "problem", lambda _: problems.pop(0))
     for _ in range(QUARANTINE_AFTER):
         context.cooling.fault("no space left")
     assert claim(context, context.transport) is None
@@ -74,7 +74,7 @@ def test_process_of_a_cordoned_host_drains(context: Any) -> None:
     claim(context, context.transport)
     assert reported(context) == (WorkerState.ACTIVE, "")
     with context.database.write() as session:
-        cordons.cordon(session, "host", why="a new disk", actor=None)
+        registration.cordon(session, "host", why="a new disk", actor=None)
     claim(context, context.transport)
     assert reported(context) == (WorkerState.DRAINING, "cordoned: a new disk")
 
@@ -82,9 +82,9 @@ def test_process_of_a_cordoned_host_drains(context: Any) -> None:
 def test_canary_names_a_scratch_folder_that_takes_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     settings = Settings(home=tmp_path / "file", sandbox_backend="plain", environment="embedded")
-    assert "cannot be written" in canary.problem(settings)
+    assert "cannot be written" in backoff.problem(settings)
 
 
 @pytest.mark.slow
 def test_canary_runs_on_a_healthy_host(tmp_path: Path) -> None:
-    assert not canary.problem(Settings(home=tmp_path, environment="embedded"))
+    assert not backoff.problem(Settings(home=tmp_path, environment="embedded"))

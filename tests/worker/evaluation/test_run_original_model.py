@@ -15,7 +15,7 @@ from server.models.evaluation import ShardKind
 from server.storage import Storage
 from tests.lethe.conftest import competition
 from worker.evaluation.run_original_model import own_original
-from worker.split_storage.artefacts import StoredArtefacts
+from worker.split_storage.local_splits import StoredArtefacts
 from worker.split_storage.split_cache import SplitCache
 
 MODELS = "hidden/originals/models-00000.safetensors"

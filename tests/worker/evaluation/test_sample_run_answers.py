@@ -24,7 +24,7 @@ from server.models.evaluation import ShardKind
 from tests.support.instance import GOOD_CODE
 from tests.support.towns import towns_toml, write_towns
 from worker.evaluation import shard_pipeline
-from worker.evaluation.sample_run_answers import answers_of_run
+from worker.evaluation.evaluation_pipeline import answers_of_run
 from worker.evaluation.shard_pipeline import run_shard
 
 RUN_S = 0.25  # of the participant's clock

@@ -10,7 +10,7 @@ from server.models.submission import Submission
 from server.scoring import scores
 from server.scoring.scores import ScoreRecord
 from tests.server.evaluations.conftest import add_submission, competition, database, sent
-from worker.evaluation.tie_groups import group_ties, replicates_as_data, replicates_from_data
+from worker.evaluation.scoring_job import group_ties, replicates_as_data, replicates_from_data
 
 __all__ = ["competition", "database", "sent"]
 

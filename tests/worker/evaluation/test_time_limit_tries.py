@@ -11,7 +11,7 @@ import pytest
 
 from lethe.errors import HostFault
 from lethe.runtime.error_classes import Blame
-from sandbox.notebook_stream import NotebookRun
+from sandbox.frame_reader import NotebookRun
 from sandbox.run_request import RunRequest
 from sandbox.verdict import Verdict
 from worker.evaluation import shard_pipeline

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from worker.host.debounce import Pace
+from worker.server_tasks import Pace
 
 
 def test_only_the_first_of_a_pile_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,8 +31,7 @@ from tests.server.evaluations.conftest import _competition, add_submission
 from worker.context import WorkerContext
 from worker.evaluation.next_shard import claim
 from worker.evaluation.shard_pipeline import run_shard
-from worker.host.sandbox_requirements import missing_here
-from worker.host.worker_info import worker_facts
+from worker.host.worker_info import missing_here, worker_facts
 from worker.split_storage.split_cache import SplitCache
 from worker.transport import DatabaseTransport
 

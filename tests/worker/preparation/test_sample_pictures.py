@@ -11,7 +11,7 @@ from PIL import Image
 from lethe.data.stored_sets import StoredSet
 from server.starter_kit.service import picture_key
 from server.storage import Storage
-from worker.preparation.starter_kit.sample_pictures import GAP_PX, make_sheet, store_pictures
+from worker.preparation.starter_kit.build import GAP_PX, make_sheet, store_pictures
 
 
 def opened(sheet: bytes) -> Image.Image:

@@ -24,7 +24,7 @@ from server.db import Database
 from server.models.account import Account, Role
 from server.storage import Storage, dataset_key
 from tests.support.instance import competition_toml, make_zip
-from worker.preparation.uploaded_dataset import uploaded_datasets
+from worker.preparation.prepare_split_job import uploaded_datasets
 
 
 @pytest.fixture

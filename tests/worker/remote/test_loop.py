@@ -11,12 +11,12 @@ from server.evaluations.claimed_shard import ClaimedShard
 from server.models.evaluation import ShardKind
 from server.worker_facts import WorkerFacts
 from worker.context import RunningContext
-from worker.host import canary, graceful_shutdown
+from worker.host import backoff, graceful_shutdown
 from worker.host.backoff import QUARANTINE_AFTER
 from worker.remote import loop
 from worker.remote.client import ServerUnreachable, TokenRefused, WorkerRefused
 from worker.remote.loop import REFUSED, STOPPED, RemoteWorker
-from worker.remote.settings import RemoteSettings
+from worker.remote.pool import RemoteSettings
 
 TERMS = {"lease_s": 7.0, "heartbeat_s": 1.5, "poll_s": 0.0, "refusals": []}
 FACTS = WorkerFacts("w", "cpu", 1024, {})
@@ -134,7 +134,7 @@ def test_quarantined_worker_says_why_and_registers_again_after_its_canary(
         for context in contexts:
             context.cooling._until = 0.0
 
-    monkeypatch.setattr(canary, "problem", lambda _settings: problems.pop(0))
+    monkeypatch.setattr(backoff, "problem", lambda _settings: problems.pop(0))
     monkeypatch.setattr(loop, "_wait", wait)
     server = Server(SHARD)
     assert serve(server, tmp_path, run) == STOPPED

@@ -1,0 +1,180 @@
+"""Worker registration, compatibility checks and cordoned hosts.
+
+A worker that does not fit a split is told why: scores are only comparable if every run was made alike.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy.orm import Session
+
+from lethe.competition.stored_document import SCHEMA_VERSION
+from lethe.errors import InvalidInput, NotFound
+from server.audit import log as audit
+from server.competitions.stored_file import unreadable
+from server.db import database_time
+from server.evaluations import leases
+from server.models.account import Account
+from server.models.competition import Competition
+from server.models.worker import CordonedHost, Worker, WorkerState
+from server.worker_facts import WorkerFacts, host_of, libraries_fact, minor_version
+from server.workers import repository
+from server.workers.repository import ReadySplit
+
+SERVES_OTHERS = "this worker serves other competitions (LETHE_WORKER_COMPETITIONS)"
+SILENT_AFTER_S = 60.0
+REMOVED_AFTER_S = 7 * 24 * 3600.0  # of silence: the list of workers shows it no longer
+hosts = repository.cordoned_hosts
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """The splits that a worker may serve, and why it may not serve the others."""
+
+    splits: tuple[str, ...]
+    refusals: dict[str, str] = field(default_factory=dict)
+
+
+def fitting(
+    session: Session,
+    facts: WorkerFacts,
+    *,
+    competitions: Sequence[str] | None = None,
+    public_only: bool = False,
+    trusted: bool = True,
+    says_all: bool = False,
+) -> Fitting:
+    """Compare a worker with every prepared split, of some competitions only if those are given.
+
+    says_all: those of the others are refused, too.
+    """
+    refusals: dict[str, str] = {}
+    splits: list[str] = []
+    looked_at = None if says_all else competitions
+    for split in repository.ready_splits(session, looked_at, public_only=public_only):
+        if competitions is not None and split.slug not in competitions:
+            refusals[split.split_id] = SERVES_OTHERS
+            continue
+        reason = _of_another_version(split) or refusal(facts, split)
+        if split.trusted_only and not trusted:
+            reason = f"{split.slug} takes trusted workers only (trusted_only in its file)"
+        if reason is None:
+            splits.append(split.split_id)
+        else:
+            refusals[split.split_id] = reason
+    return Fitting(tuple(splits), refusals)
+
+
+def _of_another_version(split: ReadySplit) -> str | None:
+    if (split.schema_version or 0) > SCHEMA_VERSION:
+        return f"{split.slug} was made by a newer version of Lethe than this worker's: update the worker"
+    return unreadable.get(split.slug)
+
+
+def refusal(facts: WorkerFacts, split: ReadySplit) -> str | None:
+    """Return why the worker may not serve the split, or None if it may."""
+    name = f"The {split.visibility} split of {split.slug}"
+    if split.device is not None and facts.device != split.device:
+        return f"{name} was prepared on {split.device}, this worker computes on {facts.device}: they round differently"
+    if facts.memory_mib < split.memory_mib:
+        return f"{name} allows a run {split.memory_mib} MiB of memory, this worker has {facts.memory_mib} MiB for one"
+    if facts.isolates_runs and facts.device == "cuda" and split.isolation == "shard":
+        return f"{name} lets a shard's runs share a process, which this worker's LETHE_SANDBOX_REQUIRED refuses"
+    if split.libraries and libraries_fact(split.libraries) not in facts.versions:
+        return (
+            f"{name} runs code with the libraries of {split.libraries}, which this worker does not have: "
+            f"lethe libraries install {split.libraries}"
+        )
+    prepared, installed = split.versions.get("torch"), facts.versions.get("torch")
+    wanted = minor_version(prepared)
+    if prepared is not None and wanted != minor_version(installed):
+        return f"{name} was prepared with torch {prepared}, this worker has {installed}: install {wanted}"
+    return None
+
+
+def report(
+    session: Session,
+    facts: WorkerFacts,
+    fit: Fitting,
+    *,
+    state: WorkerState = WorkerState.ACTIVE,
+    detail: str = "",
+    token_id: str | None = None,
+) -> None:
+    """Store what a worker says of itself and which splits refuse it.
+
+    detail: why it is in a state that takes nothing. token_id: what it came with, if it is remote.
+    """
+    row = session.get(Worker, facts.name)
+    if row is None:
+        repository.forget_silent(session, after_s=REMOVED_AFTER_S)
+        row = Worker(name=facts.name, token_id=token_id)
+        session.add(row)
+    row.state, row.detail = state.value, detail
+    row.device = facts.device
+    row.memory_mib = facts.memory_mib
+    row.versions = facts.versions
+    row.refusals = fit.refusals
+    row.seen_at = database_time()  # an SQL expression, taken at flush
+
+
+def note_silent(session: Session) -> int:
+    """Show as stopped the workers that were killed or cut off: they neither report nor hold a shard. Return how many.
+
+    One that is heard of again says itself what it is.
+    """
+    return repository.stop_silent(session, after_s=SILENT_AFTER_S)
+
+
+def note_seen(session: Session, name: str) -> None:
+    """Store that a worker lives which has reported before."""
+    row = session.get(Worker, name)
+    if row is not None:
+        row.seen_at = database_time()
+
+
+def attached(session: Session, competition: Competition) -> Sequence[Worker]:
+    """Return the workers that came with a worker token of the competition that is not revoked."""
+    return repository.workers_with(session, [row.id for row in repository.get_tokens(session, competition)])
+
+
+def reason(session: Session, worker_name: str) -> str:
+    """Return why the worker's host takes no work; empty if it does."""
+    found = session.get(CordonedHost, host_of(worker_name), populate_existing=True)
+    return f"cordoned: {found.reason}" if found else ""
+
+
+def cordon(session: Session, host: str, *, why: str, actor: Account | None, drain: bool = False) -> int:
+    """Cordon the host: no new work; preparations in progress end. Return the number of shards taken back.
+
+    drain: take back the shards that they hold, too; this is nobody's failed attempt. Raises NotFound for a host that
+    no worker came from, InvalidInput without a reason.
+    """
+    if not why.strip():
+        raise InvalidInput("Say why the host is taken out of service: its reason is shown with its workers")
+    names = [row.name for row in _workers(session, host)]
+    row = session.get(CordonedHost, host) or CordonedHost(host=host)
+    row.reason, row.ordered_by = why.strip(), actor.id if actor else None
+    session.add(row)
+    taken = leases.take_from(session, names, reason=f"{host} is drained: {why}") if drain else 0
+    action = "host.drained" if drain else "host.cordoned"
+    audit.record(session, actor, action, subject=host, reason=why, data={"host": host, "shards": taken})
+    return taken
+
+
+def uncordon(session: Session, host: str, *, actor: Account | None) -> None:
+    """Uncordon the host. Raises NotFound if it is not cordoned."""
+    row = session.get(CordonedHost, host)
+    if row is None:
+        raise NotFound(f"{host!r} is not cordoned")
+    session.delete(row)
+    audit.record(session, actor, "host.uncordoned", subject=host, data={"host": host})
+
+
+def _workers(session: Session, host: str) -> Sequence[Worker]:
+    known = repository.own_workers(session)
+    found = [row for row in known if host_of(row.name) == host]
+    if not found:
+        names = sorted({host_of(row.name) for row in known})
+        raise NotFound(f"No worker came from the host {host!r}; they came from: {', '.join(names) or 'none'}")
+    return found
