@@ -1,6 +1,5 @@
 """What the methods with a teacher, and those for the removal of a class, claim to do happens."""
 
-import copy
 import math
 
 import pytest
@@ -9,32 +8,12 @@ from torch import nn
 from torch.nn import functional
 
 from lethe.methods import bad_teacher, boundary_shrink, duck, scrub, unsir
-from tests.lethe.methods.tiny_data import accuracy, make_problem, mean_entropy, mean_loss, outputs
+from tests.lethe.methods.tiny_data import accuracy, make_problem
 
 
 def set_all(monkeypatch, module, **values):
     for name, value in values.items():
         monkeypatch.setattr(module, name, value)
-
-
-def test_scrub_moves_the_forget_outputs_away_from_the_teacher(monkeypatch, trained):
-    distances = []
-    for max_steps in (0, 3):
-        problem = trained()
-        teacher = copy.deepcopy(problem.net)
-        set_all(monkeypatch, scrub, MAX_STEPS=max_steps, EPOCHS=3, LR=0.2, REWIND=False, DECAY_AT="")
-        torch.manual_seed(0)
-        scrub.unlearning(problem.net, *problem.data)
-        student, target = outputs(problem.net, problem.forget)[0], outputs(teacher, problem.forget)[0]
-        distances.append(float(scrub.distillation(student, target)))
-    assert distances[1] > 3 * distances[0]
-
-
-def test_scrub_keeps_the_retain_set(monkeypatch, trained):
-    problem = trained()
-    set_all(monkeypatch, scrub, LR=0.02, REWIND=False)
-    scrub.unlearning(problem.net, *problem.data)
-    assert accuracy(problem.net, problem.retain) > 0.9
 
 
 def test_scrub_rewinds_to_the_nearest_forget_error(trained):
@@ -59,13 +38,6 @@ def test_scrub_lowers_the_learning_rate_in_steps(monkeypatch, trained):
     monkeypatch.setattr(scrub, "set_lr", lambda optimizer, lr: rates.append(lr))
     scrub.unlearning(trained().net, *trained().data)
     assert rates == pytest.approx([5e-4, 5e-4, 5e-4, 5e-5, 5e-5])
-
-
-def test_bad_teacher_makes_the_forget_set_less_certain(monkeypatch, trained):
-    problem = trained()
-    set_all(monkeypatch, bad_teacher, LR=0.01, EPOCHS=40)
-    bad_teacher.unlearning(problem.net, *problem.data)
-    assert mean_entropy(problem.net, problem.forget) > 2 * mean_entropy(problem.net, problem.retain)
 
 
 @pytest.mark.parametrize("kind", ["mlp", "resnet20", "vit"])
@@ -128,19 +100,6 @@ def test_unsir_noise_is_worse_for_its_class_than_plain_noise(trained):
     assert losses[0] > 1.5 * losses[1]
 
 
-def test_unsir_erases_the_class_of_the_forget_set(trained):
-    problem = trained()
-    unsir.erase(problem.net, *problem.data, {})
-    assert mean_loss(problem.net, problem.forget) > 3 * mean_loss(trained().net, problem.forget)
-
-
-def test_unsir_repairs(monkeypatch, trained):
-    problem = trained()
-    monkeypatch.setattr(unsir, "REPAIR_EPOCHS", 10)
-    unsir.unlearning(problem.net, *problem.data)
-    assert accuracy(problem.net, problem.retain) > 0.7
-
-
 def test_duck_distance_is_to_the_nearest_wrong_centroid():
     centres = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
     features, labels = torch.tensor([[2.0, 0.0], [0.0, 3.0]]), torch.tensor([0, 0])
@@ -162,14 +121,6 @@ def test_duck_centroids_are_mean_inputs_of_the_last_layer(trained):
     hidden = problem.net[2](problem.net[1](problem.net[0](dataset.inputs(slice(None)))))
     expected = torch.stack([hidden[dataset.stored.labels == label].mean(0) for label in range(4)])
     torch.testing.assert_close(centres, expected.detach())
-
-
-def test_duck_pulls_forget_features_away_from_their_class(monkeypatch, trained):
-    problem = trained()
-    set_all(monkeypatch, duck, LR=0.01, EPOCHS=10)
-    monkeypatch.setattr(duck, "accuracy", lambda net, loader: float(loader is problem.forget))
-    duck.unlearning(problem.net, *problem.data)
-    assert accuracy(problem.net, problem.forget) < accuracy(problem.net, problem.retain) - 0.3
 
 
 def test_duck_stops_once_forget_accuracy_is_down_to_validation(monkeypatch, trained):

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from lethe.methods import cfw, ct, fcs, forget, kde, msg, prmq, rni
-from tests.lethe.methods.tiny_data import accuracy, changed, make_problem, mean_entropy, outputs
+from tests.lethe.methods.tiny_data import changed, make_problem, mean_entropy, outputs
 
 
 def set_all(monkeypatch, module, **values):
@@ -154,14 +154,6 @@ def test_prmq_rounding_keeps_what_half_precision_cannot_hold():
     assert (norm.running_var == 1e6).all()
 
 
-def test_prmq_repair_restores_accuracy_and_certainty(monkeypatch, trained):
-    problem = trained()
-    monkeypatch.setattr(prmq, "REPAIR_LR", 0.1)
-    monkeypatch.setattr(prmq, "REPAIR_EPOCHS", 15.5)
-    prmq.unlearning(problem.net, *problem.data)
-    assert accuracy(problem.net, problem.retain) > 0.8
-
-
 def test_prmq_takes_a_part_of_an_epoch(monkeypatch, trained):
     problem, steps, state = trained(), [], {}
     prmq.prepare(problem.net, *problem.data, state)
@@ -176,15 +168,6 @@ def test_ct_transposes_every_square_kernel(trained):
     for name, module in problem.net.named_modules():
         if isinstance(module, nn.Conv2d):
             assert torch.equal(module.weight, problem.before[f"{name}.weight"].transpose(2, 3))
-
-
-def test_ct_repairs_on_the_retain_set(monkeypatch, trained):
-    problem = trained("resnet20")
-    monkeypatch.setattr(ct, "REPAIR_LR", 0.05)
-    ct.erase(problem.net, *problem.data, {})
-    torn = accuracy(problem.net, problem.retain)
-    ct.repair(problem.net, *problem.data, {}, 6, 0.05)
-    assert accuracy(problem.net, problem.retain) > torn
 
 
 def test_ct_refuses_a_network_without_convolutions():
