@@ -14,7 +14,7 @@ import httpx
 import typer
 
 from lethe.cli.context import PublicServer
-from lethe.cli.output import print_json
+from lethe.cli.output import console, print_json
 from lethe.client.api import TOML, UPLOAD_TIMEOUT_S, ApiError, JsonObject, LetheClient
 from lethe.errors import InvalidInput
 from lethe.text_files import SIGNATURE, read_text
@@ -186,15 +186,15 @@ def _pages(client: LetheClient, path: str, params: Sequence[tuple[str, str]]) ->
 
 
 def _print(response: httpx.Response) -> None:
-    """Print JSON indented, and anything else as it is."""
+    """Print JSON indented, and anything else as it is; a text steers no terminal."""
     kind = response.headers.get("content-type", "").partition(";")[0]
     if not response.content:
         return
     if kind == "application/json":
         print_json(response.json())
-    elif kind.startswith("text/"):
-        typer.echo(response.text, nl=not response.text.endswith("\n"))
-    elif sys.stdout.isatty():
-        raise InvalidInput(f"the answer is a file of {len(response.content):,} bytes: send it to one with > FILE")
-    else:
+    elif not sys.stdout.isatty():
         sys.stdout.buffer.write(response.content)
+    elif kind.startswith("text/"):
+        console.print(response.text, markup=False, highlight=False, soft_wrap=True)
+    else:
+        raise InvalidInput(f"the answer is a file of {len(response.content):,} bytes: send it to one with > FILE")

@@ -11,30 +11,12 @@ from lethe.client.api import JsonObject
 from lethe.errors import InvalidInput
 
 Why = Annotated[str, typer.Option("--reason", help="Why; it is recorded in the audit log.")]
-WhyOrNot = Annotated[str, typer.Option("--reason", help="Why; it is recorded in the audit log.")]
 
 
-def update(
-    server: Server,
-    file: File,
-    *,
-    texts: Annotated[
-        bool, typer.Option("--texts", help="Only title, summary and description: possible until it is archived.")
-    ] = False,
-    file_only: FileOnly = False,
-    reason: WhyOrNot = "",
-) -> None:
-    """Replace the file of a draft; with --texts, change what a competition says of itself."""
-    from lethe.competition.file import read_competition_file
-
-    if texts:
-        checked = read_competition_file(file)
-        body = {"title": checked.title, "summary": checked.summary, "description": checked.description}
-        found = server.client.patch(f"/competitions/{checked.slug}", body | {"reason": _needed(reason)})
-    else:
-        checked, text = checked_and_sent(server, file, looks=not file_only)
-        found = server.client.replace_competition_file(checked.slug, text)
-    print_organised(server, found)
+def update(server: Server, file: File, *, file_only: FileOnly = False) -> None:
+    """Replace the file of a draft. `lethe api PATCH /competitions/NAME` changes one that runs."""
+    checked, text = checked_and_sent(server, file, looks=not file_only)
+    print_organised(server, server.client.replace_competition_file(checked.slug, text))
 
 
 def replace_split(
@@ -69,9 +51,3 @@ def _dataset_section(server: Server, path: Path, slug: str, *, looks: bool) -> J
     _, text = checked_and_sent(server, path, looks=looks, is_new=False)
     sections = {each.slug: each.dataset for each in parse_competition(text, source=str(path)).evaluated}
     return sections[slug].model_dump(mode="json")
-
-
-def _needed(reason: str) -> str:
-    if not reason.strip():
-        raise InvalidInput("--reason is needed for a change: it is recorded in the audit log")
-    return reason

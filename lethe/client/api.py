@@ -194,7 +194,7 @@ class LetheClient:
 
     def replace_competition_file(self, slug: str, toml: str) -> JsonObject:
         """Replace the file of a draft, or of a competition whose preparation has failed."""
-        return self._object("PUT", f"/competitions/{slug}/file", content=toml.encode(), headers=TOML)
+        return self._object("PATCH", f"/competitions/{slug}", json={"file": toml})
 
     def upload_dataset(self, name: str, archive: Path) -> JsonObject:
         """Upload a zip of plain files, which competition files use as root = "upload:NAME"."""

@@ -1,7 +1,7 @@
-"""Changing a competition that runs: its end, its limits, what is announced. What it would affect is shown first."""
+"""Changing a competition: fields of its file, or all of it until its splits are made. Announcements and the archive."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -10,135 +10,158 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.new_file import limit_mistakes
-from lethe.competition.sections import Limits
+from lethe.competition.stored_document import as_stored
 from lethe.competition.tasks_section import SHARED_LIMITS
 from lethe.errors import InvalidInput, Violation
+from lethe.text_files import plain_text
 from server.admin import repository
 from server.audit import log as audit
-from server.competitions import lifecycle
+from server.competitions import lifecycle, stalled_preparations, texts
 from server.competitions import repository as competition_repository
 from server.competitions import service as competitions
+from server.competitions.draft_deletion import forget_tasks
 from server.competitions.phases import shown_period
+from server.competitions.read_file import read_file
 from server.competitions.stored_file import own_values, stored_file
+from server.datasets import service as datasets
 from server.db import now, start_of_day
 from server.errors import Conflict
 from server.models.account import Account
-from server.models.competition import Competition, CompetitionState
+from server.models.competition import Competition, CompetitionState, Split, SplitState
 from server.models.rejudging import Announcement
-from server.notifications import dispatch
+from server.notifications import dispatch, email_queue
 from server.teams import repository as teams
 
 CHANGEABLE = (CompetitionState.DRAFT, CompetitionState.READY, CompetitionState.OPEN, CompetitionState.CLOSED)
+TEXTS = ("title", "summary", "description")
+SECTIONS = ("participation", "phases", "late", "pages")
+FIELDS = (*TEXTS, "closes_at", "limits", *SECTIONS)
 announcements = repository.announcements
 
 
 @dataclass(frozen=True)
-class LimitsChange:
-    """New limits, and whom they would affect."""
+class Change:
+    """Another file of a competition, and whom its limits affect: teams, each with how many it then has too many of."""
 
-    before: Limits
-    after: Limits
-    over_daily_quota: dict[str, int]  # teams that have sent more in their phase today than they then may, and how many
-    over_total_quota: dict[str, int]
-    too_large: dict[str, int]
-    too_many_finals: dict[str, int]
-    unfinished: int  # submissions whose remaining runs get the new limits
+    before: CompetitionFile
+    after: CompetitionFile
+    over_daily_quota: dict[str, int] = field(default_factory=dict)  # in their phase, today
+    over_total_quota: dict[str, int] = field(default_factory=dict)
+    too_large: dict[str, int] = field(default_factory=dict)
+    too_many_finals: dict[str, int] = field(default_factory=dict)
+    unfinished: int = 0  # submissions whose remaining runs get the new limits
 
     @property
     def changed(self) -> dict[str, tuple[Any, Any]]:
-        """Old and new value of each limit that differs."""
-        old, new = self.before.model_dump(), self.after.model_dump()
-        return {name: (old[name], new[name]) for name in old if old[name] != new[name]}
+        """Old and new value of whatever differs; of a section each key by itself, such as limits.team_size."""
+        old, new = _flat(self.before), _flat(self.after)
+        return {name: (old.get(name), new.get(name)) for name in {**old, **new} if old.get(name) != new.get(name)}
 
 
 def may_change(competition: Competition) -> bool:
-    """Return whether the competition's end and limits may still be changed."""
+    """Return whether the competition's end, limits and phases may still be changed."""
     return competition.state in CHANGEABLE and competition.frozen_at is None
 
 
-def extend(
-    session: Session, competition: Competition, *, closes_at: datetime, actor: Account, reason: str
-) -> Competition:
-    """Set another end; a competition that has closed opens again unless its finals are frozen."""
-    lifecycle.require_no_task(competition)
-    competition = competition_repository.locked(session, competition.id)
-    if not may_change(competition):
-        raise Conflict(f"{competition.slug} is {competition.state}; its end can no longer be changed")
-    if closes_at <= max(competition.opens_at, now()):
-        allowed = "must lie in the future, after the opening"
-        raise InvalidInput(f"The end {allowed}", violations=(Violation("closes_at", allowed, closes_at.isoformat()),))
-    _write_config(session, competition, {"closes_at": closes_at.isoformat()})
-    before, competition.closes_at = competition.closes_at, closes_at
-    data = {"from": before.isoformat(), "to": closes_at.isoformat()}
-    audit.record(session, actor, "competition.end_changed", competition, reason=reason, data=data)
-    if competition.state == CompetitionState.CLOSED:
-        competition.closed_at = None
-        lifecycle.move(session, competition, CompetitionState.OPEN, actor=actor, reason=reason)
-    competitions.share(session, competition)
-    return competition
+def may_replace_file(competition: Competition, splits: list[Split]) -> bool:
+    """Return whether another file is taken: for a draft, and once a preparation has failed and the rest has ended."""
+    if competition.state == CompetitionState.DRAFT:
+        return True
+    states = {split.state for split in splits}
+    failed = SplitState.FAILED.value in states and not states & {SplitState.PREPARING.value, SplitState.PENDING.value}
+    return competition.state == CompetitionState.PREPARING and failed
 
 
-def preview_limits(session: Session, competition: Competition, values: Mapping[str, Any]) -> LimitsChange:
-    """Return what other limits would mean. Raises InvalidInput naming each wrong value."""
-    file = stored_file(competition)
-    before = file.limits
-    _check_are_its_own(competition, {name for name, value in values.items() if value != getattr(before, name, None)})
-    try:
-        after = Limits.model_validate({**before.model_dump(), **values})
-    except ValidationError as error:
-        raise InvalidInput.from_validation(error, source="limits") from error
-    earlier = set(limit_mistakes(before, n_models=file.n_models))  # taken before there was this check
-    if wrong := tuple(each for each in limit_mistakes(after, n_models=file.n_models) if each not in earlier):
-        raise InvalidInput.from_violations(wrong, source="limits")
-    over_daily_quota, over_total_quota = _over_quota(session, competition, file.model_copy(update={"limits": after}))
-    people = repository.people_per_team(session, competition.id)
-    chosen = repository.chosen_per_team(session, competition.id)
-    return LimitsChange(
-        before=before,
-        after=after,
-        over_daily_quota=over_daily_quota,
-        over_total_quota=over_total_quota,
-        too_large=_beyond(people, after.team_size),
-        too_many_finals=_beyond(chosen, after.final_selections),
-        unfinished=repository.unfinished(session, competition.id),
-    )
+def change(
+    session: Session,
+    competition: Competition,
+    values: Mapping[str, Any],
+    *,
+    actor: Account,
+    reason: str = "",
+    preview: bool = False,
+) -> Change:
+    """Change some of `FIELDS`, where keys of a section that are not named stay; or the whole `file`, as TOML.
+
+    preview: do the same, and take all of it back. Raises InvalidInput naming each wrong value, NotAllowed for what only
+    an administrator may ask of the host, and Conflict where it is too late or cannot work here.
+    """
+    if not (preview or reason.strip() or "file" in values):
+        missing = Violation("reason", "is missing")
+        raise InvalidInput("A reason is needed: it is recorded in the audit log", violations=(missing,))
+    with session.begin_nested() as savepoint:
+        competition = competition_repository.locked(session, competition.id)
+        write = _replace_file if "file" in values else _change_fields
+        found = write(session, competition, values, actor=actor, reason=reason.strip())
+        if preview:
+            savepoint.rollback()
+    return found
 
 
-def change_limits(
+def _change_fields(
     session: Session, competition: Competition, values: Mapping[str, Any], *, actor: Account, reason: str
-) -> LimitsChange:
-    """Set other limits. What was accepted stays accepted; runs that have not begun get the new ones."""
-    competition = competition_repository.locked(session, competition.id)
-    if not may_change(competition):
-        raise Conflict(f"{competition.slug} is {competition.state}; its limits can no longer be changed")
-    change = preview_limits(session, competition, values)
-    _write_config(session, competition, {"limits": change.after.model_dump(mode="json")})
-    data = {name: {"from": old, "to": new} for name, (old, new) in change.changed.items()}
-    audit.record(session, actor, "competition.limits_changed", competition, reason=reason, data=data)
-    return change
+) -> Change:
+    _require_changeable(competition, values)
+    found = Change(stored_file(competition), _merged(competition, values))
+    _require_phases_stay(session, competition, found)
+    if "participation" in values and found.after.participation.confirmed_email and not email_queue.is_on():
+        raise Conflict("This instance sends no e-mail, so nobody could confirm an address: leave confirmed_email off")
+    if "limits" in values:
+        _check_limits(competition, found)
+        found = replace(found, **_affected(session, competition, found.after))
+    competition.title, competition.summary = found.after.title, found.after.summary
+    if "closes_at" in values:
+        _move_end(session, competition, found.after.closes_at, actor=actor, reason=reason)
+    competitions.set_file(session, competition, found.after)
+    of_sections = not values.keys().isdisjoint(SECTIONS)
+    kept = texts.keep_versions(session, competition, author=actor) if of_sections else []
+    for action, data in _events(values, found, kept=kept).items():
+        audit.record(session, actor, action, competition, reason=reason, data=data)
+    return found
 
 
-def described(competition: Competition, words: Mapping[str, str]) -> CompetitionFile:
-    """Return the file with another title, summary or description. Raises InvalidInput naming each wrong value."""
-    try:
-        return CompetitionFile.model_validate({**own_values(competition), **words})
-    except ValidationError as error:
-        raise InvalidInput.from_validation(error, source="texts") from error
-
-
-def describe(
-    session: Session, competition: Competition, words: Mapping[str, str], *, actor: Account, reason: str
-) -> Competition:
-    """Set another title, summary or description. Raises what `described` does, and Conflict once it is archived."""
-    competition = competition_repository.locked(session, competition.id)
-    if competition.state == CompetitionState.ARCHIVED:
-        raise Conflict(f"{competition.slug} is archived; its description can no longer be changed")
-    file = described(competition, words)
-    changed = sorted(name for name, value in words.items() if competition.config.get(name) != value)
+def _replace_file(
+    session: Session, competition: Competition, values: Mapping[str, Any], *, actor: Account, reason: str
+) -> Change:
+    """Put another file in place; the competition is a draft again."""
+    if others := sorted(set(values) - {"file"}):
+        raise InvalidInput(f"file replaces everything: leave out {', '.join(others)}")
+    lifecycle.require_no_task(competition)
+    splits = list(competition_repository.splits(session, competition.id))
+    if not may_replace_file(competition, splits):
+        raise Conflict(f"{competition.slug} is {competition.state}; its file can no longer be replaced")
+    text = plain_text(values["file"])
+    file, before = read_file(text), stored_file(competition)
+    competitions.check_trust(file, actor)
+    if file.slug != competition.slug:
+        wrong = Violation("slug", f"must stay {competition.slug}", file.slug)
+        raise InvalidInput("The slug of a competition cannot be changed", violations=(wrong,))
+    for each in file.evaluated:
+        datasets.check_usable(session, each, actor=actor)
+    if competition.state == CompetitionState.PREPARING:
+        lifecycle.move(session, competition, CompetitionState.DRAFT, actor=actor, reason="the file was replaced")
+    if file.tasks or before.tasks:
+        _replace_evaluated(session, competition, file)
     competition.title, competition.summary = file.title, file.summary
-    competitions.set_file(session, competition, file)
-    audit.record(session, actor, "competition.described", competition, reason=reason, data={"changed": changed})
-    return competition
+    competition.opens_at, competition.closes_at = file.opens_at, file.closes_at
+    competition.config, competition.source = as_stored(file), text
+    texts.keep_versions(session, competition, author=actor)
+    for split in competition_repository.splits(session, competition.id):
+        stalled_preparations.let_go(split)
+        split.retraining_time_s = split.retraining_cpu_s = split.start_cpu_s = None
+        competition_repository.forget_model_shards(session, split.id)
+    audit.record(session, actor, "competition.rewritten", competition, reason=reason)
+    return Change(before, file)
+
+
+def _replace_evaluated(session: Session, competition: Competition, file: CompetitionFile) -> None:
+    """Put other tasks, or splits, in place of those that the competition has. Nothing of them is prepared."""
+    forget_tasks(session, competition)
+    for split in competition_repository.splits(session, competition.id):
+        competition_repository.forget_model_shards(session, split.id)
+        session.delete(split)
+    session.flush()
+    competitions.add_evaluated(session, competition, file)
 
 
 def archive(session: Session, competition: Competition, *, actor: Account, reason: str) -> Competition:
@@ -161,25 +184,80 @@ def announce(session: Session, competition: Competition, *, title: str, text: st
     return row
 
 
-def _write_config(session: Session, competition: Competition, values: Mapping[str, Any]) -> None:
+def _require_changeable(competition: Competition, values: Mapping[str, Any]) -> None:
+    """Raise Conflict where it is too late for one of the fields, or InvalidInput for an end that is past."""
+    if not values:
+        raise InvalidInput(f"Name what is to change: {', '.join(FIELDS)}, or file")
+    if not set(values) <= {"limits", *TEXTS}:
+        lifecycle.require_no_task(competition)
+    timely = {"closes_at": "end", "limits": "limits"}
+    if late := [name for field, name in timely.items() if field in values and not may_change(competition)]:
+        raise Conflict(f"{competition.slug} is {competition.state}; its {late[0]} can no longer be changed")
+    if competition.state == CompetitionState.ARCHIVED:
+        what = "description" if set(values) <= set(TEXTS) else "settings"
+        raise Conflict(f"{competition.slug} is archived; its {what} can no longer be changed")
+    end = values.get("closes_at")
+    if end is not None and end <= max(competition.opens_at, now()):
+        allowed = "must lie in the future, after the opening"
+        raise InvalidInput(f"The end {allowed}", violations=(Violation("closes_at", allowed, end.isoformat()),))
+
+
+def _merged(competition: Competition, values: Mapping[str, Any]) -> CompetitionFile:
+    present = own_values(competition)
+    given = {
+        name: {**present[name], **value} if isinstance(value, Mapping) else value for name, value in values.items()
+    }
     try:
-        file = CompetitionFile.model_validate({**own_values(competition), **values})
+        return CompetitionFile.model_validate({**present, **given})
     except ValidationError as error:
         raise InvalidInput.from_validation(error, source="settings") from error
-    competitions.set_file(session, competition, file)
 
 
-def _check_are_its_own(competition: Competition, changed: set[str]) -> None:
-    """Raise InvalidInput for limits of runs of a competition with tasks, and for a task's that all tasks share."""
-    if stored_file(competition).tasks:
-        wrong, whose = sorted(changed - set(SHARED_LIMITS)), "is a limit of each task: change the task's"
+def _require_phases_stay(session: Session, competition: Competition, found: Change) -> None:
+    """Raise Conflict for phases that are over, and for one with submissions that is gone or counts otherwise."""
+    if found.before.phases == found.after.phases:
+        return
+    if not may_change(competition):
+        raise Conflict(f"{competition.slug} is {competition.state}; its phases can no longer be changed")
+    counted = {phase.name: phase.counts for phase in found.after.phases}
+    used = repository.phases_with_submissions(session, competition.id)
+    for phase in found.before.phases:
+        if phase.name in used and counted.get(phase.name) != phase.counts:
+            raise Conflict(
+                f"The phase {phase.name!r} has submissions: it stays, and so does whether they count ({phase.counts})"
+            )
+
+
+def _check_limits(competition: Competition, found: Change) -> None:
+    """Raise InvalidInput for a limit that cannot work, or that the competition shares with its tasks."""
+    n_models = found.after.n_models
+    earlier = set(limit_mistakes(found.before.limits, n_models=n_models))  # taken before there was this check
+    if wrong := tuple(each for each in limit_mistakes(found.after.limits, n_models=n_models) if each not in earlier):
+        raise InvalidInput.from_violations(wrong, source="limits")
+    changed = {name.removeprefix("limits.") for name in found.changed if name.startswith("limits.")}
+    if found.before.tasks:
+        foreign, whose = sorted(changed - set(SHARED_LIMITS)), "is a limit of each task: change the task's"
     elif competition.parent_id is not None:
-        wrong, whose = sorted(changed & set(SHARED_LIMITS)), "is the same for all tasks: change the competition's"
+        foreign, whose = sorted(changed & set(SHARED_LIMITS)), "is the same for all tasks: change the competition's"
     else:
         return
-    if wrong:
-        violations = tuple(Violation(f"limits.{name}", whose) for name in wrong)
-        raise InvalidInput(f"{competition.slug}: {wrong[0]} {whose}", violations=violations)
+    if foreign:
+        violations = tuple(Violation(f"limits.{name}", whose) for name in foreign)
+        raise InvalidInput(f"{competition.slug}: {foreign[0]} {whose}", violations=violations)
+
+
+def _affected(session: Session, competition: Competition, after: CompetitionFile) -> dict[str, Any]:
+    """Return the fields of a `Change` that say whom other limits affect."""
+    over_daily_quota, over_total_quota = _over_quota(session, competition, after)
+    people = repository.people_per_team(session, competition.id)
+    chosen = repository.chosen_per_team(session, competition.id)
+    return {
+        "over_daily_quota": over_daily_quota,
+        "over_total_quota": over_total_quota,
+        "too_large": _beyond(people, after.limits.team_size),
+        "too_many_finals": _beyond(chosen, after.limits.final_selections),
+        "unfinished": repository.unfinished(session, competition.id),
+    }
 
 
 def _over_quota(
@@ -204,3 +282,39 @@ def _over_quota(
 
 def _beyond(counts: Mapping[str, int], limit: int | None) -> dict[str, int]:
     return {} if limit is None else {name: count for name, count in counts.items() if count > limit}
+
+
+def _move_end(session: Session, competition: Competition, to: datetime, *, actor: Account, reason: str) -> None:
+    """Set another end; a competition that has closed opens again."""
+    data = {"from": competition.closes_at.isoformat(), "to": to.isoformat()}
+    competition.closes_at = to
+    audit.record(session, actor, "competition.end_changed", competition, reason=reason, data=data)
+    if competition.state == CompetitionState.CLOSED:
+        competition.closed_at = None
+        lifecycle.move(session, competition, CompetitionState.OPEN, actor=actor, reason=reason)
+
+
+def _events(values: Mapping[str, Any], found: Change, *, kept: list[str]) -> dict[str, dict[str, Any]]:
+    """Return the data of each audit event by its action."""
+
+    def of(fields: tuple[str, ...]) -> list[str]:
+        return sorted(name for name in found.changed if name.partition(".")[0] in fields)
+
+    events: dict[str, dict[str, Any]] = {}
+    if not values.keys().isdisjoint(TEXTS):
+        events["competition.described"] = {"changed": of(TEXTS)}
+    if "limits" in values:
+        limits = {name: dict(zip(("from", "to"), found.changed[name], strict=True)) for name in of(("limits",))}
+        events["competition.limits_changed"] = {name.removeprefix("limits."): change for name, change in limits.items()}
+    if not values.keys().isdisjoint(SECTIONS):
+        events["competition.settings_changed"] = {"changed": of(SECTIONS), "texts": kept}
+    return events
+
+
+def _flat(file: CompetitionFile) -> dict[str, Any]:
+    """Return the file's values by name, of a section by section.name; without seeds, which no answer holds."""
+    found: dict[str, Any] = {}
+    values = file.model_dump(mode="json", exclude={"splits": {"seed"}, "tasks": {"__all__": {"splits": {"seed"}}}})
+    for name, value in values.items():
+        found |= {f"{name}.{key}": each for key, each in value.items()} if isinstance(value, dict) else {name: value}
+    return found

@@ -11,7 +11,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
 from server.accounts import email_confirmation, password_reset, second_factor
 from server.accounts import service as accounts
-from server.admin import section_edits
+from server.admin import competition_edits
 from server.api.benchmarks.schemas import BenchmarkIn
 from server.benchmarks import service as benchmarks
 from server.benchmarks.units import MethodRecord
@@ -186,7 +186,7 @@ def prepare() -> dict[str, str]:
             reason="the cap was wrong",
         )
         sections = {"phases": [{"name": "final"}], "late": {"accepted": True}, "pages": {"rules": "Be *fair*."}}
-        section_edits.change(session, digits, sections, actor=grace, reason="to be looked at")
+        competition_edits.change(session, digits, sections, actor=grace, reason="to be looked at")
         asked = questions.ask(session, digits, text="How long?", account=ada)
         questions.answer(session, digits, asked.id, text="A *week*.", to_all=True, actor=grace)
         questions.ask(session, digits, text="And then?", account=ada)

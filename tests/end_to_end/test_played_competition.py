@@ -316,10 +316,13 @@ def everything_received_ends(play: Play) -> None:
 def organiser_changes_what_may_be_changed(play: Play) -> None:
     """One more submission a day: shown first, then set; four teams use it."""
     change = {"limits": {"submissions_per_day": PER_DAY + 1}, "reason": "the hall was dark for an hour"}
-    preview = play.olga._call("PUT", f"/competitions/{SLUG}/limits", json={**change, "preview": True})
-    assert (preview["applied"], preview["changed"]) == (False, {"submissions_per_day": [PER_DAY, PER_DAY + 1]})
+    preview = play.olga.patch(f"/competitions/{SLUG}", {**change, "preview": True})
+    assert (preview["applied"], preview["changed"]) == (
+        False,
+        {"limits.submissions_per_day": [PER_DAY, PER_DAY + 1]},
+    )
     assert play.people["team02"].quota(SLUG)["remaining"] == 0, "a preview changes nothing"
-    play.olga._call("PUT", f"/competitions/{SLUG}/limits", json=change)
+    play.olga.patch(f"/competitions/{SLUG}", change)
     assert play.people["team02"].quota(SLUG)["remaining"] == 1
     for name in TEAMS[2:5]:
         play.submit(name, "good", good(20, note=name, first=FAILS_PRIVATELY if name == "team04" else "pass"))
@@ -337,7 +340,7 @@ def finals_are_chosen_and_the_deadline_passes(play: Play) -> dict[str, list[str]
     last = play.submit("team06", "good", good(3, note="late", first=SLOW))
     end = datetime.now(UTC) + timedelta(seconds=ENDS_IN_S)
     body = {"closes_at": end.isoformat(), "reason": "the end of the play"}
-    play.olga._call("PUT", f"/competitions/{SLUG}/deadline", json=body)
+    play.olga.patch(f"/competitions/{SLUG}", body)
     time.sleep(max(0.0, (end - datetime.now(UTC)).total_seconds()))
     # Whether or not anything has moved the state yet, nobody sends or chooses any more.
     refused(409, play.submit, "team07", "good", good(0, note="too late"))

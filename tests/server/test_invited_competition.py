@@ -94,7 +94,7 @@ def test_an_invited_competition_is_played_to_a_late_entry(played: Played, tmp_pa
         {"name": "practice", "counts": False},
         {"name": "final", "begins_at": (now() - HOUR).isoformat(), "submissions_total": 2},
     ]
-    played.organise("PATCH", "/settings", phases=final, reason="begins earlier")
+    played.organise("PATCH", "", phases=final, reason="begins earlier")
     finals = {name: played.scored(name, score)["id"] for name, score in (("ada", 0.1), ("bob", 0.2))}
     played.organise("POST", "/close", reason="over")
     late = played.scored("ada", 0.8)

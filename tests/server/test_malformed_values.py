@@ -26,7 +26,7 @@ def test_dates_at_the_ends_of_the_calendar_are_refused(both: Instance, headers: 
         assert status("GET", "/competitions/digits/audit", params={name: moment}) == 422
         assert status("GET", "/admin/audit", params={name: moment}) == 422
     extension = {"closes_at": moment, "reason": "late"}
-    assert status("PUT", "/competitions/digits/deadline", json=extension) == 422
+    assert status("PATCH", "/competitions/digits", json=extension) == 422
     for name in ("opens_at", "closes_at", "merge_deadline"):
         text = competition_toml("other", extra=f"merge_deadline = {moment}\n" if name == "merge_deadline" else "")
         lines = [f"{name} = {moment}" if line.startswith(f"{name} =") else line for line in text.splitlines()]

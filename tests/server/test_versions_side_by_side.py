@@ -68,9 +68,9 @@ def test_unknown_keys_are_ignored_and_kept(both: Instance) -> None:
     assert both.client.get(f"{API}/digits/leaderboard").status_code == 200
     assert claim(both) == "digits"
     body = {"limits": {"submissions_per_day": 7}, "reason": "more days"}
-    assert both.client.put(f"{API}/digits/limits", headers=olga, json=body).status_code == 200
+    assert both.client.patch(f"{API}/digits", headers=olga, json=body).status_code == 200
     body = {"pages": {"rules": "Be kind."}, "reason": "rules"}
-    changed = both.client.patch(f"{API}/digits/settings", headers=olga, json=body)
+    changed = both.client.patch(f"{API}/digits", headers=olga, json=body)
     assert changed.status_code == 200, changed.text
     with both.database.read() as session:
         config = session.scalars(select(Competition.config).where(Competition.slug == "digits")).one()
@@ -81,7 +81,7 @@ def test_unknown_keys_are_ignored_and_kept(both: Instance) -> None:
 def test_person_may_not_write_an_unknown_key(server: Instance) -> None:
     olga = two_competitions(server)
     body = {"limits": {"energy_wh": 3}, "reason": "why not"}
-    assert server.client.put(f"{API}/digits/limits", headers=olga, json=body).status_code == 422
+    assert server.client.patch(f"{API}/digits", headers=olga, json=body).status_code == 422
 
 
 def test_worker_leaves_what_a_newer_version_computes_otherwise(both: Instance) -> None:

@@ -43,7 +43,7 @@ class Other:
 def talk(server: Instance, organiser: dict[str, str], bob: dict[str, str]) -> None:
     """Ask for terms, have them accepted, decide about a person, and answer a question."""
     settings = {"participation": {"terms": "Be fair."}, "reason": "asked for"}
-    server.client.patch(f"{BASE}/settings", headers=organiser, json=settings)
+    server.client.patch(BASE, headers=organiser, json=settings)
     server.client.post(f"{BASE}/participation/terms", headers=bob, json={"version": 1})
     server.account("rita")
     decision = {"decision": "refuse", "reason": "not here"}

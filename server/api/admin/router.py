@@ -19,13 +19,9 @@ from server.api.admin.schemas import (
     AccountAct,
     AnnouncementOut,
     AuditEventOut,
-    LimitsChangeOut,
     ListedAccountOut,
     ListedTeam,
     NewAnnouncement,
-    NewEnd,
-    NewLimits,
-    NewTexts,
     PeopleOut,
     SubmissionAct,
     TeamAct,
@@ -176,37 +172,6 @@ def act_on_team(
         return
     act = moderation.disqualify_team if body.act == "disqualify" else moderation.restore_team
     act(session, team, actor=account, reason=body.reason)
-
-
-@organisers.put("/deadline", responses=problems(409))
-def change_deadline(
-    body: NewEnd, session: SessionDep, competition: Organised, account: CurrentAccount
-) -> CompetitionOut:
-    """Set another end. A competition that has closed opens again, unless its finals are frozen."""
-    changed = competition_edits.extend(
-        session, competition, closes_at=body.closes_at, actor=account, reason=body.reason
-    )
-    return CompetitionOut.of(changed)
-
-
-@organisers.put("/limits", responses=problems(409))
-def change_limits(
-    body: NewLimits, session: SessionDep, competition: Organised, account: CurrentAccount
-) -> LimitsChangeOut:
-    """Change limits, or with `preview` only say whom that would affect."""
-    if body.preview:
-        return LimitsChangeOut.read(competition_edits.preview_limits(session, competition, body.limits), applied=False)
-    change = competition_edits.change_limits(session, competition, body.limits, actor=account, reason=body.reason)
-    return LimitsChangeOut.read(change, applied=True)
-
-
-@organisers.patch("", responses=problems(409))
-def change_texts(
-    body: NewTexts, session: SessionDep, competition: Organised, account: CurrentAccount
-) -> CompetitionOut:
-    """Change title, summary or description, until the competition is archived."""
-    texts = body.model_dump(exclude={"reason"}, exclude_none=True)
-    return CompetitionOut.of(competition_edits.describe(session, competition, texts, actor=account, reason=body.reason))
 
 
 @organisers.post("/archive", responses=problems(409))

@@ -43,42 +43,6 @@ class AccountAct(In):
     reason: Why
 
 
-class NewEnd(In):
-    """Another end, with its time zone."""
-
-    closes_at: Timestamp
-    reason: Why
-
-
-class NewLimits(In):
-    """Limits to change; those not named stay."""
-
-    limits: dict[str, Any] = Field(examples=[{"submissions_per_day": 3}])
-    reason: Why
-    preview: bool = Field(default=False, description="only say whom it would affect")
-
-
-class LimitsChangeOut(Out):
-    """What other limits mean."""
-
-    applied: bool
-    changed: dict[str, list[Any]] = Field(description="old and new value", examples=[{"submissions_per_day": [5, 3]}])
-    over_daily_quota: dict[str, int] = Field(description="teams that have sent more today than they then may")
-    over_total_quota: dict[str, int]
-    too_large: dict[str, int] = Field(description="teams with more people than then allowed")
-    too_many_finals: dict[str, int]
-    unfinished: int = Field(description="submissions whose remaining runs get the new limits")
-
-
-class NewTexts(In):
-    """Texts to change; those not named stay."""
-
-    title: str | None = None
-    summary: str | None = None
-    description: str | None = Field(default=None, description="Markdown")
-    reason: Why
-
-
 class NewAnnouncement(In):
     """Something that everybody should know."""
 

@@ -7,9 +7,12 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.split_report import SplitReport
 from lethe.competition.visibility import Visibility
+from server.admin import competition_edits
 from server.api.auth_dependencies import CurrentAccount, OptionalAccount, VisibleCompetition
 from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.competitions.schemas import (
+    ChangeOut,
+    CompetitionChange,
     CompetitionOut,
     CompetitionPage,
     Decision,
@@ -21,7 +24,6 @@ from server.api.competitions.schemas import (
 )
 from server.competitions import (
     draft_deletion,
-    replace_config,
     service,
     split_replacement,
     split_report,
@@ -145,12 +147,21 @@ def delete_competition(session: SessionDep, competition: Organised, account: Cur
     draft_deletion.delete_draft(session, competition, actor=account)
 
 
-@router.put("/{slug}/file", responses=problems(401, 403, 404, 409))
-def replace_file(
-    text: CompetitionToml, session: SessionDep, competition: Organised, account: CurrentAccount
-) -> OrganisedCompetition:
-    """Replace the file of a draft, or of one whose preparation has failed; it is a draft then. For organisers."""
-    return _organised(session, replace_config.rewrite(session, competition, text, actor=account))
+@router.patch("/{slug}", responses=problems(401, 403, 404, 409))
+def change_competition(
+    body: CompetitionChange, session: SessionDep, competition: Organised, account: CurrentAccount
+) -> ChangeOut:
+    """Change a competition, or with `preview` only say what would differ and whom it affects. For organisers.
+
+    Title, summary, description, pages and who takes part change until it is archived; end, limits and phases until the
+    finals are frozen: one that has closed opens again with another end. `file` replaces all of a draft, or of one whose
+    preparation has failed; it is a draft then.
+    """
+    found = competition_edits.change(
+        session, competition, body.values, actor=account, reason=body.reason, preview=body.preview
+    )
+    session.flush()
+    return ChangeOut.after(_organised(session, competition), found, applied=not body.preview)
 
 
 @router.post("/{slug}/open", responses=problems(401, 403, 404, 409))

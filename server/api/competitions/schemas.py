@@ -8,8 +8,10 @@ from pydantic import BaseModel, Field
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.run_limits import limit_warnings
+from lethe.competition.section import Timestamp
 from lethe.competition.sections import Ranking
 from lethe.competition.tasks_section import task_name
+from server.admin.competition_edits import Change
 from server.api.schema import In, Out
 from server.competitions.split_share import share_done, time_left_s
 from server.competitions.stored_file import stored_file
@@ -102,6 +104,33 @@ class CompetitionOut(Out):
     @classmethod
     def of(cls, competition: Competition) -> "CompetitionOut":
         return cls.read(competition, **_of_file(stored_file(competition)))
+
+
+class CompetitionChange(In):
+    """What is to change of a competition, by the names of its file; what is not named stays, also within a section."""
+
+    title: str | None = None
+    summary: str | None = None
+    description: str | None = Field(default=None, description="Markdown")
+    closes_at: Timestamp | None = None
+    limits: dict[str, Any] | None = Field(default=None, examples=[{"submissions_per_day": 3}])
+    participation: dict[str, Any] | None = Field(
+        default=None, description="other terms are a new version, to be accepted again", examples=[{"private": True}]
+    )
+    phases: list[dict[str, Any]] | None = Field(
+        default=None, max_length=10, description="all of them, in their order", examples=[[{"name": "development"}]]
+    )
+    late: dict[str, Any] | None = Field(default=None, examples=[{"accepted": True}])
+    pages: dict[str, Any] | None = Field(default=None, description="Markdown, by name", examples=[{"faq": "None yet."}])
+    file: str | None = Field(default=None, description="in place of all others: the whole file, TOML")
+    reason: str = Field(
+        default="", max_length=1000, description="needed, but for file and preview", examples=["Agreed with sponsors"]
+    )
+    preview: bool = Field(default=False, description="only say what would differ and whom it affects")
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return self.model_dump(exclude={"reason", "preview"}, exclude_none=True)
 
 
 class CompetitionPage(CompetitionOut):
@@ -257,6 +286,25 @@ class OrganisedCompetition(CompetitionOut):
             same_files=[list(each) for each in same_files],
             baselines=list(dict.fromkeys(line.label for each in file.evaluated for line in each.report.baselines)),
         )
+
+
+class ChangeOut(OrganisedCompetition):
+    """A competition as its organisers see it, and what a change of it means."""
+
+    applied: bool = Field(description="false: it was only previewed")
+    changed: dict[str, list[Any]] = Field(
+        description="old and new value of whatever differs", examples=[{"limits.submissions_per_day": [5, 3]}]
+    )
+    over_daily_quota: dict[str, int] = Field(description="teams that have sent more today than they then may")
+    over_total_quota: dict[str, int]
+    too_large: dict[str, int] = Field(description="teams with more people than then allowed")
+    too_many_finals: dict[str, int]
+    unfinished: int = Field(description="submissions whose remaining runs get the new limits")
+
+    @classmethod
+    def after(cls, competition: OrganisedCompetition, change: Change, *, applied: bool) -> "ChangeOut":
+        changed = {name: list(values) for name, values in change.changed.items()}
+        return cls.read(change, **vars(competition), applied=applied, changed=changed)
 
 
 class RescoringOut(Out):

@@ -5,14 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query, status
 
 from lethe.errors import InvalidInput, Violation
-from server.admin import section_edits
 from server.api.auth_dependencies import CurrentAccount, VisibleCompetition, organiser_routes
 from server.api.auth_dependencies import OrganisedCompetition as Organised
-from server.api.competitions.schemas import CompetitionOut
 from server.api.participation.schemas import (
     Addresses,
     AdmissionRequest,
-    ChangedSections,
     CompetitionTerms,
     LinkOut,
     LinkToken,
@@ -129,15 +126,3 @@ def change_addresses(
 ) -> list[str]:
     """Add and remove addresses; each new one is written to."""
     return participants.change_addresses(session, competition, add=body.add, remove=body.remove, actor=account)
-
-
-@organisers.patch("/settings", responses=problems(409))
-def change_settings(
-    body: ChangedSections, session: SessionDep, competition: Organised, account: CurrentAccount
-) -> CompetitionOut:
-    """Change who takes part, phases, late submissions and pages, until the competition is archived.
-
-    Other terms are a new version, to be accepted again. Phases change until the finals are frozen.
-    """
-    sections = body.model_dump(exclude={"reason"}, exclude_none=True)
-    return CompetitionOut.of(section_edits.change(session, competition, sections, actor=account, reason=body.reason))

@@ -2,15 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from server.api.schema import In, Out
 from server.competitions.participants import ListedParticipant
 from server.models.participation import AdmissionLink
-
-Why = Annotated[str, Field(min_length=1, max_length=1000, examples=["Agreed with the sponsors"])]
 
 
 class StandingOut(Out):
@@ -97,15 +95,3 @@ class Addresses(In):
 
     add: list[str] = Field(default=[], max_length=5000, examples=[["grace@example.org"]])
     remove: list[str] = Field(default=[], max_length=5000)
-
-
-class ChangedSections(In):
-    """Sections of the competition's file to change; what is not named stays."""
-
-    participation: dict[str, Any] | None = Field(default=None, examples=[{"admission": "invited"}])
-    phases: list[dict[str, Any]] | None = Field(
-        default=None, max_length=10, description="all of them, in their order", examples=[[{"name": "development"}]]
-    )
-    late: dict[str, Any] | None = Field(default=None, examples=[{"accepted": True}])
-    pages: dict[str, Any] | None = Field(default=None, description="Markdown, by name", examples=[{"faq": "None yet."}])
-    reason: Why

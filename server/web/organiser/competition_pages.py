@@ -16,7 +16,6 @@ from server.competitions import (
     organisers,
     participants,
     questions,
-    replace_config,
     stopped_preparations,
 )
 from server.competitions import service as competitions
@@ -170,7 +169,7 @@ def _state(session: Session, competition: Competition) -> dict[str, Any]:
         "splits": [*splits, *competitions.replacements(session, competition)],
         "shards": competitions.model_shards(session, splits),
         "may_change": competition_edits.may_change(competition),
-        "may_rewrite": replace_config.may_rewrite(competition, list(splits)),
+        "may_rewrite": competition_edits.may_replace_file(competition, list(splits)),
         "stages": dashboard.count_stages(session, competition),
     }
 

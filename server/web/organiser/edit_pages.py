@@ -8,13 +8,12 @@ from fastapi import Depends, Form, Request, Response
 from lethe.competition.sections import Limits
 from lethe.errors import AppError
 from server.admin import competition_edits
-from server.admin.competition_edits import LimitsChange
-from server.competitions import replace_config
+from server.admin.competition_edits import Change
 from server.competitions import service as competitions
 from server.errors import Conflict
 from server.web.competition_pages import competition_timeline
 from server.web.organiser import file_editor
-from server.web.organiser.forms import needed
+from server.web.organiser.forms import change
 from server.web.page_router import page_router
 from server.web.place_request import OrganiserDep, OrganiserRequest
 
@@ -77,7 +76,7 @@ FIELDS = tuple(
 @router.get("/organise/{slug}/edit")
 def edit_page(asked: OrganiserDep) -> Response:
     competition = asked.competition
-    if not replace_config.may_rewrite(competition, list(competitions.splits(asked.session, competition))):
+    if not competition_edits.may_replace_file(competition, list(competitions.splits(asked.session, competition))):
         raise Conflict(
             f"{competition.slug} is {competition.state}: its splits are made from its file, "
             "which can no longer be replaced. Limits, the end and announcements can be changed"
@@ -90,12 +89,11 @@ def edit(asked: OrganiserDep, *, text: LongText = "", act: Short = "preview") ->
     """Check the file and show what participants will see, or put it in the place of the present one."""
     text = text.replace("\r\n", "\n")
     try:
-        if act == "preview":
-            file = replace_config.check(asked.competition, text, actor=asked.viewer)
-            return _edit(asked, text=text, preview=file, timeline=competition_timeline(file))
-        replace_config.rewrite(asked.session, asked.competition, text, actor=asked.viewer)
+        file = change(asked, {"file": text}, act=act).after
     except AppError as error:
         return _edit(asked, text=text, error=error)
+    if act == "preview":
+        return _edit(asked, text=text, preview=file, timeline=competition_timeline(file))
     return asked.done("The file is replaced.")
 
 
@@ -121,14 +119,11 @@ def change_limits(
     """Show whom other limits would affect, or set them. An empty field means no limit."""
     values = {name: value or None for name, value in given.items()}
     try:
-        if act == "preview":
-            change = competition_edits.preview_limits(asked.session, asked.competition, values)
-            return _limits(asked, values=given, change=change, reason=reason)
-        competition_edits.change_limits(
-            asked.session, asked.competition, values, actor=asked.viewer, reason=needed(reason)
-        )
+        found = change(asked, {"limits": values}, act=act, reason=reason)
     except AppError as error:
         return _limits(asked, values=given, error=error, reason=reason)
+    if act == "preview":
+        return _limits(asked, values=given, change=found, reason=reason)
     return asked.done("The limits are changed.")
 
 
@@ -151,12 +146,11 @@ def change_words(
     """Show another description as participants will see it, or publish it."""
     words = {"title": title.strip(), "summary": summary.strip(), "description": description.replace("\r\n", "\n")}
     try:
-        if act == "preview":
-            file = competition_edits.described(asked.competition, words)
-            return _words(asked, words, reason=reason, preview=file, timeline=competition_timeline(file))
-        competition_edits.describe(asked.session, asked.competition, words, actor=asked.viewer, reason=needed(reason))
+        file = change(asked, words, act=act, reason=reason).after
     except AppError as error:
         return _words(asked, words, reason=reason, error=error)
+    if act == "preview":
+        return _words(asked, words, reason=reason, preview=file, timeline=competition_timeline(file))
     return asked.done("The description is changed.")
 
 
@@ -178,7 +172,7 @@ def _limits(
     asked: OrganiserRequest,
     *,
     values: dict[str, str],
-    change: LimitsChange | None = None,
+    change: Change | None = None,
     error: AppError | None = None,
     reason: str = "",
 ) -> Response:
@@ -189,7 +183,7 @@ def _limits(
         "limits.html",
         tab="control",
         fields=FIELDS,
-        labels={field.name: field.label for field in FIELDS},
+        labels={f"limits.{field.name}": field.label for field in FIELDS},
         values=values,
         change=change,
         error=error,

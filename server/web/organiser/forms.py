@@ -1,9 +1,21 @@
-"""What the organisers' forms have in common: a reason, a timestamp."""
+"""What the organisers' forms have in common: a change of the competition, a reason, a timestamp."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from lethe.competition.section import within_range
 from lethe.errors import InvalidInput, Violation
+from server.admin import competition_edits
+from server.admin.competition_edits import Change
+from server.web.place_request import OrganiserRequest
+
+
+def change(asked: OrganiserRequest, values: Mapping[str, Any], *, act: str = "save", reason: str = "") -> Change:
+    """Change the competition, or show with the act `preview` what that would do. Raises AppError."""
+    return competition_edits.change(
+        asked.session, asked.competition, values, actor=asked.viewer, reason=reason, preview=act == "preview"
+    )
 
 
 def needed(reason: str) -> str:

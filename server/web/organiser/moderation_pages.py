@@ -16,7 +16,7 @@ from server.models.submission import Submission
 from server.submissions import service as submissions
 from server.teams import service as teams
 from server.web.cookies import Flash
-from server.web.organiser.forms import needed, timestamp
+from server.web.organiser.forms import change, needed, timestamp
 from server.web.page_router import page_router
 from server.web.place_request import OrganiserDep
 from server.web.rendering import redirect
@@ -99,13 +99,7 @@ def act_on_team(
 @router.post("/organise/{slug}/extend")
 def extend(asked: OrganiserDep, *, closes_at: Reason = "", reason: Reason = "") -> Response:
     """Set another end."""
-    competition_edits.extend(
-        asked.session,
-        asked.competition,
-        closes_at=timestamp(closes_at, field="closes_at"),
-        actor=asked.viewer,
-        reason=needed(reason),
-    )
+    change(asked, {"closes_at": timestamp(closes_at, field="closes_at")}, reason=reason)
     return asked.done("The end is changed.")
 
 

@@ -7,11 +7,10 @@ from fastapi import Form, Query, Request, Response
 from lethe.competition.sections import Participation
 from lethe.errors import AppError, InvalidInput
 from server.accounts.service import clean_address
-from server.admin import section_edits
 from server.competitions import admission_links, participants, texts
 from server.competitions.participation import TERMS
 from server.notifications import email_queue
-from server.web.organiser.forms import needed
+from server.web.organiser.forms import change, needed
 from server.web.page_router import page_router
 from server.web.place_request import OrganiserDep, OrganiserRequest
 
@@ -97,10 +96,7 @@ def change_rules(
     values: dict[str, Any] = {"admission": admission, "private": private, "confirmed_email": confirmed_email}
     values["terms"] = terms.replace("\r\n", "\n").strip()
     try:
-        with asked.session.begin_nested():
-            section_edits.change(
-                asked.session, asked.competition, {"participation": values}, actor=asked.viewer, reason=needed(reason)
-            )
+        change(asked, {"participation": values}, reason=reason)
     except AppError as error:
         rules = Participation.model_construct(**values)
         return _page(asked, error=error, rules=rules, reason=reason)

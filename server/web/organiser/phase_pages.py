@@ -6,9 +6,8 @@ from fastapi import Depends, Form, Request, Response
 
 from lethe.competition.sections import MAX_PHASES
 from lethe.errors import AppError
-from server.admin import section_edits
 from server.admin.competition_edits import may_change
-from server.web.organiser.forms import needed, timestamp
+from server.web.organiser.forms import change, timestamp
 from server.web.page_router import page_router
 from server.web.place_request import OrganiserDep, OrganiserRequest
 
@@ -52,8 +51,7 @@ def change_phases(
             "phases": [_phase(row, is_first=number == 0) for number, row in enumerate(rows)],
             "late": {"accepted": accepted, "until": end, "submissions_per_day": late["submissions_per_day"] or None},
         }
-        with asked.session.begin_nested():
-            section_edits.change(asked.session, asked.competition, sections, actor=asked.viewer, reason=needed(reason))
+        change(asked, sections, reason=reason)
     except AppError as error:
         return _page(asked, rows=rows, late=late | {"accepted": accepted}, error=error, reason=reason)
     return asked.done("The phases are changed.", to="/phases")

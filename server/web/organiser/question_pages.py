@@ -6,9 +6,8 @@ from fastapi import Form, Query, Response
 
 from lethe.competition.sections import TITLES
 from lethe.errors import AppError, NotFound
-from server.admin import section_edits
 from server.competitions import questions, texts
-from server.web.organiser.forms import needed
+from server.web.organiser.forms import change
 from server.web.page_router import page_router
 from server.web.place_request import OrganiserDep, OrganiserRequest
 
@@ -70,14 +69,11 @@ def change_text(
     try:
         if name not in TITLES:
             raise NotFound(f"There is no page {name!r}; there are {', '.join(TITLES)}")
-        sections = {"pages": {name: text}}
-        if act == "preview":
-            section_edits.edited(asked.competition, sections)
-            return _texts(asked, name=name, text=text, reason=reason, preview=text)
-        with asked.session.begin_nested():
-            section_edits.change(asked.session, asked.competition, sections, actor=asked.viewer, reason=needed(reason))
+        change(asked, {"pages": {name: text}}, act=act, reason=reason)
     except AppError as error:
         return _texts(asked, name=name if name in TITLES else "data", text=text, reason=reason, error=error)
+    if act == "preview":
+        return _texts(asked, name=name, text=text, reason=reason, preview=text)
     return asked.done(f"The page {TITLES[name]} is changed.", to=f"/pages?name={name}")
 
 

@@ -235,13 +235,13 @@ def test_extended_deadline_opens_again(both: Instance) -> None:
     both.client.post(f"{BASE}/close", headers=olga)
     later = (now() + timedelta(days=3)).isoformat()
     body = {"closes_at": later, "reason": WHY}
-    extended = both.client.put(f"{BASE}/deadline", headers=olga, json=body)
+    extended = both.client.patch(BASE, headers=olga, json=body)
     assert extended.json()["state"] == "open"
     assert both.submit(ada).status_code == 201
     past = {"closes_at": (now() - timedelta(days=1)).isoformat(), "reason": WHY}
-    assert both.client.put(f"{BASE}/deadline", headers=olga, json=past).status_code == 422
+    assert both.client.patch(BASE, headers=olga, json=past).status_code == 422
     naive = {"closes_at": "2999-01-01T00:00:00", "reason": WHY}
-    assert both.client.put(f"{BASE}/deadline", headers=olga, json=naive).status_code == 422
+    assert both.client.patch(BASE, headers=olga, json=naive).status_code == 422
 
 
 def test_frozen_finals_keep_the_deadline(server: Instance) -> None:
@@ -249,7 +249,7 @@ def test_frozen_finals_keep_the_deadline(server: Instance) -> None:
     server.client.post(f"{BASE}/close", headers=olga)
     server.tick()
     body = {"closes_at": (now() + timedelta(days=3)).isoformat(), "reason": WHY}
-    assert server.client.put(f"{BASE}/deadline", headers=olga, json=body).status_code == 409
+    assert server.client.patch(BASE, headers=olga, json=body).status_code == 409
 
 
 def test_limits_are_shown_first_and_then_changed(both: Instance) -> None:
@@ -257,14 +257,14 @@ def test_limits_are_shown_first_and_then_changed(both: Instance) -> None:
     for _ in range(3):
         both.submit(ada)
     body = {"limits": {"submissions_per_day": 2}, "reason": WHY, "preview": True}
-    seen = both.client.put(f"{BASE}/limits", headers=olga, json=body).json()
+    seen = both.client.patch(BASE, headers=olga, json=body).json()
     assert seen["applied"] is False
-    assert seen["changed"] == {"submissions_per_day": [5, 2]}
+    assert seen["changed"] == {"limits.submissions_per_day": [5, 2]}
     assert seen["over_daily_quota"] == {"ada": 3}
     assert seen["unfinished"] == 3
     assert both.client.get(f"{BASE}/quota", headers=ada).json()["per_day"] == 5
     body["preview"] = False
-    assert both.client.put(f"{BASE}/limits", headers=olga, json=body).json()["applied"] is True
+    assert both.client.patch(BASE, headers=olga, json=body).json()["applied"] is True
     quota = both.client.get(f"{BASE}/quota", headers=ada).json()
     assert (quota["per_day"], quota["remaining"]) == (2, 0), "jumped over, and still nothing is left"
     assert ("competition.limits_changed", WHY) in events(both)
@@ -291,16 +291,16 @@ def test_previewed_limits_are_those_of_the_present_phase(both: Instance) -> None
 
 def preview(server: Instance, organiser: dict[str, str], **limits: int) -> dict[str, Any]:
     body = {"limits": limits, "reason": WHY, "preview": True}
-    seen: dict[str, Any] = server.client.put(f"{BASE}/limits", headers=organiser, json=body).json()
+    seen: dict[str, Any] = server.client.patch(BASE, headers=organiser, json=body).json()
     return seen
 
 
 @pytest.mark.parametrize("limits", [{"submissions_per_day": 0}, {"unknown": 1}, {"memory_mib": "much"}])
 def test_wrong_limits_are_named(server: Instance, limits: dict[str, object]) -> None:
     olga = opened(server)
-    answer = server.client.put(f"{BASE}/limits", headers=olga, json={"limits": limits, "reason": WHY})
+    answer = server.client.patch(BASE, headers=olga, json={"limits": limits, "reason": WHY})
     assert answer.status_code == 422
-    assert answer.json()["errors"][0]["field"] == next(iter(limits))
+    assert answer.json()["errors"][0]["field"] == f"limits.{next(iter(limits))}"
 
 
 def test_a_limit_that_was_taken_earlier_does_not_forbid_the_change_of_others(server: Instance) -> None:
@@ -310,12 +310,9 @@ def test_a_limit_that_was_taken_earlier_does_not_forbid_the_change_of_others(ser
         limits = {**competition.config["limits"], "wall_time_s": 0.1}  # less than all runs need to start
         competition.config = {**competition.config, "limits": limits}
     body = {"limits": {"submissions_per_day": 7}, "reason": WHY}
-    assert server.client.put(f"{BASE}/limits", headers=olga, json=body).status_code == 200
+    assert server.client.patch(BASE, headers=olga, json=body).status_code == 200
     body["limits"] = {"wall_time_s": 0.05}
-    assert (
-        server.client.put(f"{BASE}/limits", headers=olga, json=body).json()["errors"][0]["field"]
-        == "limits.wall_time_s"
-    )
+    assert server.client.patch(BASE, headers=olga, json=body).json()["errors"][0]["field"] == "limits.wall_time_s"
 
 
 def test_announcement_is_read_by_all(server: Instance) -> None:

@@ -37,14 +37,14 @@ def test_body_is_of_fields_and_files(server: Instance, lethe: Run) -> None:
     assert answer(piped)["text"] == "more"
     asked = (
         "api",
-        "PUT",
-        f"{DIGITS}/limits",
+        "PATCH",
+        DIGITS,
         "-f",
         "limits[submissions_per_day]=1",
         "-f",
         "limits[submissions_total]=null",
     )
-    assert answer(lethe(*asked, *WHY))["changed"] == {"submissions_per_day": [5, 1]}
+    assert answer(lethe(*asked, *WHY))["changed"] == {"limits.submissions_per_day": [5, 1]}
     assert answer(lethe("api", "GET", DIGITS))["limits"]["submissions_per_day"] == 1
 
 
@@ -56,7 +56,7 @@ def test_toml_with_dates_is_sent_as_json_beside_fields(server: Instance, lethe: 
         f"[late]\naccepted = true\nuntil = {until.isoformat()}\n"
         f'[[phases]]\nname = "practice"\n[[phases]]\nname = "final"\nbegins_at = {begins.isoformat()}\n'
     )
-    answer(lethe("api", "PATCH", f"{DIGITS}/settings", "-F", "settings.toml", *WHY))
+    answer(lethe("api", "PATCH", DIGITS, "-F", "settings.toml", *WHY))
     shown = answer(lethe("api", "GET", DIGITS))
     assert [datetime.fromisoformat(phase["begins_at"]) for phase in shown["phases"][1:]] == [begins]
     assert datetime.fromisoformat(shown["late"]["until"]) == until
@@ -66,9 +66,9 @@ def test_toml_with_dates_is_sent_as_json_beside_fields(server: Instance, lethe: 
 @pytest.mark.usefixtures("olga")
 def test_date_without_zone_is_named(lethe: Run, written: str) -> None:
     Path("settings.toml").write_text(f"[late]\naccepted = true\nuntil = {written}\n")
-    assert "until" in told(lethe("api", "PATCH", f"{DIGITS}/settings", "-F", "settings.toml", *WHY))
+    assert "until" in told(lethe("api", "PATCH", DIGITS, "-F", "settings.toml", *WHY))
     Path("settings.toml").write_text("[late]\naccepted = true\nsubmissions_per_day = inf\n")
-    assert "finite" in told(lethe("api", "PATCH", f"{DIGITS}/settings", "-F", "settings.toml", *WHY))
+    assert "finite" in told(lethe("api", "PATCH", DIGITS, "-F", "settings.toml", *WHY))
 
 
 @pytest.mark.usefixtures("olga")

@@ -105,8 +105,8 @@ class Life(RuleBasedStateMachine):
     def extend(self) -> None:
         later = now() + timedelta(days=1)
         self.act(
-            lambda s: competition_edits.extend(
-                s, self.competition(s), closes_at=later, actor=self.who(s, "olga"), reason="why"
+            lambda s: competition_edits.change(
+                s, self.competition(s), {"closes_at": later}, actor=self.who(s, "olga"), reason="why"
             )
         )
 

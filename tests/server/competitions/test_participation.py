@@ -228,7 +228,7 @@ def test_changed_terms_are_accepted_again_before_the_next_submission(server: Ins
     assert server.client.post(accept, headers=ada, json={"version": 1}).json()["may_take_part"]
     assert server.submit(ada).status_code == 201
     body = {"participation": {"terms": "Be fair, and kind."}, "reason": "kinder"}
-    assert server.client.patch(f"{C}/settings", headers=server.headers(owner), json=body).status_code == 200
+    assert server.client.patch(C, headers=server.headers(owner), json=body).status_code == 200
     refused = server.submit(ada)
     assert refused.status_code == 403
     assert "version 2" in refused.json()["detail"]
@@ -261,7 +261,7 @@ def test_who_is_in_a_team_stays_when_the_door_closes(server: Instance) -> None:
     ada, late = server.participant("ada"), server.participant("late")
     server.submit(ada)
     body = {"participation": {"admission": "invited", "private": True}, "reason": "closed circle"}
-    server.client.patch(f"{C}/settings", headers=server.headers(owner), json=body)
+    server.client.patch(C, headers=server.headers(owner), json=body)
     assert server.submit(ada).status_code == 201
     assert server.submit(late).status_code == 404
 
@@ -270,7 +270,7 @@ def test_private_needs_an_invitation(server: Instance) -> None:
     owner = server.account("olga", Role.ORGANISER)
     server.competition(organiser=owner)
     body = {"participation": {"private": True}, "reason": "secret"}
-    answer = server.client.patch(f"{C}/settings", headers=server.headers(owner), json=body)
+    answer = server.client.patch(C, headers=server.headers(owner), json=body)
     assert answer.status_code == 422
     assert "private needs admission" in answer.text
 

@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import Column, Table, func, insert, select
 
 from lethe.errors import NotFound
+from server.admin.competition_edits import may_replace_file
 from server.competitions import service as competitions
 from server.competitions import split_leases
-from server.competitions.replace_config import may_rewrite
 from server.competitions.split_leases import SPLITS, SplitWork
 from server.db import UtcDateTime, clock, new_id, now
 from server.models.account import Account, Role
@@ -63,7 +63,7 @@ def test_split_that_fails_stops_its_twin_and_unlocks_the_file(
     assert not beats(both, works[1]), "who works on the twin goes on for nothing"
     with both.database.read() as session:
         competition = competitions.get(session, "digits", account=olga)
-        assert may_rewrite(competition, list(competitions.splits(session, competition)))
+        assert may_replace_file(competition, list(competitions.splits(session, competition)))
     assert both.client.post(f"{PATH}/prepare", headers=headers).status_code == 202
     assert {state for state, _ in states(both)} == {"pending"}
 

@@ -111,7 +111,7 @@ def test_competition_is_ready_once_the_splits_of_every_task_are(server: Instance
 def test_another_file_has_other_tasks(server: Instance, organiser: dict[str, str]) -> None:
     server.client.post(API, headers=organiser, content=tasks_toml())
     for text in (tasks_toml(text=False), tasks_toml()):
-        changed = server.client.put(f"{API}/three/file", headers=organiser, content=text)
+        changed = server.client.patch(f"{API}/three", headers=organiser, json={"file": text})
         assert changed.status_code == 200, changed.text
     assert len(changed.json()["splits"]) == 6
     assert server.client.delete(f"{API}/three", headers=organiser).status_code == 204
@@ -140,10 +140,10 @@ def test_a_task_has_no_file_end_or_organisers_of_its_own(
     make_ready(server, state=S.DRAFT)
     url = f"{API}/three--faces"
     text = tasks_toml().replace('"three"', '"three--faces"')
-    assert server.client.put(f"{url}/file", headers=organiser, content=text).status_code == 409
+    assert server.client.patch(url, headers=organiser, json={"file": text}).status_code == 409
     assert server.client.delete(url, headers=organiser).status_code == 409
     later = {"closes_at": (now() + timedelta(days=9)).isoformat(), "reason": "more time"}
-    assert server.client.put(f"{url}/deadline", headers=organiser, json=later).status_code == 409
+    assert server.client.patch(url, headers=organiser, json=later).status_code == 409
     news = {"title": "Hello", "text": "all"}
     assert server.client.post(f"{url}/announcements", headers=organiser, json=news).status_code == 409
     server.account("otto", Role.ORGANISER)
@@ -155,9 +155,9 @@ def test_another_end_is_that_of_every_task(server: Instance, olga: Account, orga
     open_tasks(server, olga)
     end = (now() + timedelta(days=9)).replace(microsecond=0)
     changed = {"closes_at": end.isoformat(), "reason": "more time"}
-    assert server.client.put(f"{API}/three/deadline", headers=organiser, json=changed).status_code == 200
+    assert server.client.patch(f"{API}/three", headers=organiser, json=changed).status_code == 200
     limits = {"limits": {"submissions_per_day": 7}, "reason": "more of them"}
-    assert server.client.put(f"{API}/three/limits", headers=organiser, json=limits).status_code == 200
+    assert server.client.patch(f"{API}/three", headers=organiser, json=limits).status_code == 200
     for slug in ("three", *TASKS):
         found = server.client.get(f"{API}/{slug}").json()
         assert datetime.fromisoformat(found["closes_at"]) == end
@@ -175,7 +175,7 @@ def test_limits_are_changed_where_they_belong(
     server: Instance, olga: Account, organiser: dict[str, str], slug: str, limit: dict[str, int], said: str
 ) -> None:
     open_tasks(server, olga)
-    refused = server.client.put(f"{API}/{slug}/limits", headers=organiser, json={"limits": limit, "reason": "x"})
+    refused = server.client.patch(f"{API}/{slug}", headers=organiser, json={"limits": limit, "reason": "x"})
     assert refused.status_code == 422
     assert said in refused.json()["detail"]
 

@@ -31,7 +31,7 @@ def organiser(server: Instance, olga: Account) -> dict[str, str]:
 
 
 def change(server: Instance, organiser: dict[str, str], url: str = WHOLE, **sections: object) -> Any:
-    return server.client.patch(f"{url}/settings", headers=organiser, json={**sections, "reason": "decided"})
+    return server.client.patch(url, headers=organiser, json={**sections, "reason": "decided"})
 
 
 def test_made_private_its_tasks_are_too(server: Instance, olga: Account, organiser: dict[str, str]) -> None:

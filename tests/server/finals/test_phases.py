@@ -102,7 +102,7 @@ def test_late_submissions_end_and_need_a_setting(server: Instance) -> None:
     ada = server.participant("ada")
     assert server.submit(ada).status_code == server.submit(ada, slug="never").status_code == 409
     body = {"late": {"accepted": True}, "reason": "practice"}
-    server.client.patch("/api/v1/competitions/never/settings", headers=server.headers(owner), json=body)
+    server.client.patch("/api/v1/competitions/never", headers=server.headers(owner), json=body)
     assert server.submit(ada, slug="never").json()["phase"] == "late"
 
 
@@ -118,7 +118,7 @@ def test_a_phase_has_its_own_quota_and_may_not_count(server: Instance) -> None:
     assert board(server, phase="practice") == {"ada": 0.7}
     now_final = [{"name": "practice", "counts": False}, {"name": "final", "begins_at": (now() - HOUR).isoformat()}]
     body = {"phases": now_final, "reason": "earlier"}
-    assert server.client.patch(f"{C}/settings", headers=organiser, json=body).status_code == 200
+    assert server.client.patch(C, headers=organiser, json=body).status_code == 200
     final = server.submit(ada)
     assert (final.json()["phase"], final.json()["is_official"]) == ("final", True)
     assert final.json()["quota"]["phase"] == "final"
@@ -142,7 +142,7 @@ def test_phases_that_make_no_sense_are_refused(server: Instance, given: list[dic
     owner = server.account("olga", Role.ORGANISER)
     server.competition(organiser=owner)
     body = {"phases": given, "reason": "try"}
-    answer = server.client.patch(f"{C}/settings", headers=server.headers(owner), json=body)
+    answer = server.client.patch(C, headers=server.headers(owner), json=body)
     assert answer.status_code == 422
     assert says in answer.text
 
@@ -152,7 +152,7 @@ def test_a_phase_with_submissions_stays_as_it_is(server: Instance) -> None:
     server.competition(organiser=owner, extra=phases(now() + HOUR))
     server.submit(server.participant("ada"))
     body = {"phases": [{"name": "practice", "counts": True}], "reason": "generous"}
-    answer = server.client.patch(f"{C}/settings", headers=server.headers(owner), json=body)
+    answer = server.client.patch(C, headers=server.headers(owner), json=body)
     assert answer.status_code == 409
 
 
