@@ -15,22 +15,24 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from server import health, logging, queue, telemetry
 from server.admission import Admission
-from server.api.accounts.router import router as accounts_router
+from server.api import (
+    accounts,
+    benchmarks,
+    dashboard,
+    datasets,
+    leaderboard,
+    metric_results,
+    participation,
+    questions,
+    rejudging,
+    starter_kit,
+    submission_analysis,
+    teams,
+    webhooks,
+)
 from server.api.admin import router as admin
-from server.api.benchmarks.router import router as benchmarks_router
 from server.api.competitions.router import router as competitions_router
-from server.api.dashboard import router as dashboard
-from server.api.datasets.router import router as datasets_router
-from server.api.leaderboard.router import router as leaderboard_router
-from server.api.metric_results.router import router as metric_results_router
-from server.api.participation import router as participation
-from server.api.questions import router as questions
-from server.api.rejudging.router import router as rejudging_router
-from server.api.starter_kit.router import router as starter_kit_router
-from server.api.submission_analysis.router import router as submission_analysis_router
 from server.api.submissions.router import router as submissions_router
-from server.api.teams.router import router as teams_router
-from server.api.webhooks.router import router as webhooks_router
 from server.api.workers.remote_router import router as remote_workers_router
 from server.api.workers.router import router as worker_tokens_router
 from server.config import get_settings
@@ -53,9 +55,9 @@ ORGANISERS_ROUTERS = (
     admin.administrators,
     dashboard.staff,
     dashboard.organisers,
-    submission_analysis_router,
-    rejudging_router,
-    webhooks_router,
+    submission_analysis.router,
+    rejudging.router,
+    webhooks.router,
     participation.organisers,
     questions.organisers,
 )
@@ -148,17 +150,17 @@ def _routes() -> list[BaseRoute]:
 def _api() -> APIRouter:
     api = APIRouter(prefix="/api/v1", responses=problems(400, 408, 413, 422, 429, 500, 503))
     for router in (
-        accounts_router,
+        accounts.router,
         competitions_router,
-        teams_router,
+        teams.router,
         participation.router,
         questions.router,
         submissions_router,
-        datasets_router,
-        starter_kit_router,
-        leaderboard_router,
-        metric_results_router,
-        benchmarks_router,
+        datasets.router,
+        starter_kit.router,
+        leaderboard.router,
+        metric_results.router,
+        benchmarks.router,
         *ORGANISERS_ROUTERS,
         worker_tokens_router,
         remote_workers_router,

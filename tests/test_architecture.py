@@ -62,9 +62,9 @@ FORBIDDEN = {
         ("lethe/metrics/scoring/score.py", "import lethe.data.files"),
     ],
     "routers": [
-        ("server/api/accounts/router.py", "import server.accounts.repository"),
+        ("server/api/accounts.py", "import server.accounts.repository"),
         ("server/api/competitions/router.py", "from server.accounts import repository"),
-        ("server/api/rejudging/router.py", "from server.evaluations import leak_budget_repository"),
+        ("server/api/rejudging.py", "from server.evaluations import leak_budget_repository"),
         ("server/api/workers/remote_router.py", "import server.workers.repository"),
         ("server/api/auth_dependencies.py", "import server.accounts.repository"),
         ("server/api/admin/schemas.py", "from server.admin import exports_repository"),
@@ -101,7 +101,7 @@ FORBIDDEN = {
         ("server/teams/service.py", "import server.submissions.quota"),
         ("server/submissions/service.py", "def f():\n    import server.api.submissions.schemas"),
         ("server/rejudging/service.py", "import server.admin.moderation"),
-        ("server/api/accounts/router.py", "import server.web.deps"),
+        ("server/api/accounts.py", "import server.web.deps"),
     ],
     "worker-layers": [
         ("worker/host/backoff.py", "import worker.evaluation.replay"),

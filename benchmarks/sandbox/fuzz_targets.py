@@ -28,7 +28,7 @@ from sandbox.guest.frame_format import WEIGHTS_TAG, encode_fault
 from sandbox.guest.notebook.frame_format import CHECKPOINT_TAG, CHOICE_TAG, NUMBER
 from sandbox.run_log import readable_log
 from sandbox.verdict import Context, ExitFacts, judge
-from server.api.accounts.schemas import Registration
+from server.api.accounts import Registration
 from server.parsing.client import run, run_on_file
 from server.parsing.process import WALL_S
 

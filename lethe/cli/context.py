@@ -1,7 +1,7 @@
-"""What most commands share: which server, and which competition."""
+"""What most commands share: which server, which competition, and an id by its first characters."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, wraps
 from inspect import Parameter
@@ -137,3 +137,16 @@ def with_options(command: Any) -> Any:
     vars(run)["__signature__"] = signature.replace(parameters=[*others, *options])
     run.__annotations__ = {each.name: each.annotation for each in (*others, *options)}
     return run
+
+
+def the_only_match(given: str, known: Iterable[str], *, what: str) -> str:
+    """Return the one id that begins with `given`. Raises InvalidInput for none or several.
+
+    what: what the ids are of.
+    """
+    matching = sorted({each for each in known if each.startswith(given)})
+    if not matching:
+        raise InvalidInput(f"No id of the {what} begins with {given!r}")
+    if len(matching) > 1:
+        raise InvalidInput(f"{given!r} begins {len(matching)} ids of the {what}: {', '.join(matching[:5])}")
+    return matching[0]

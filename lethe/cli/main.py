@@ -37,11 +37,10 @@ EXTRAS = {
 
 # Modules with commands.
 MODULES = (
-    "account_commands", "competition_views", "kit_commands", "team_commands", "participation_commands",
-    "submission_commands", "check_command", "score_command", "prepare_command", "confidences_command",
-    "metrics_commands", "language_model_commands", "methods_commands", "benchmarks.benchmark_commands",
-    "data_commands", "new_commands", "competition_group", "rejudging_commands", "verify_command", "reference_commands",
-    "api_command",
+    "account_commands", "competition_views", "kit_commands", "participation_commands", "submission_commands",
+    "check_command", "score_commands", "prepare_command", "metrics_commands", "language_model_commands",
+    "methods_commands", "benchmarks.benchmark_commands", "data_commands", "new_commands", "competition_commands",
+    "rejudging_commands", "verify_command", "reference_commands", "api_command",
 )  # fmt: skip
 
 # Headings of `lethe --help`: the commands that are explained below each, and the others.

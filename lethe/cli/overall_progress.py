@@ -12,7 +12,7 @@ from rich.table import Column
 from rich.text import Text
 
 from lethe.cli.output import notes
-from lethe.cli.placing import duration_text
+from lethe.cli.submission_text import duration_text
 from lethe.client.api import JsonObject
 
 SURE_AFTER_S, SURE_FROM = 3.0, 0.01  # before so many seconds and so much progress, a rate is chance

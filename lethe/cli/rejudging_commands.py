@@ -4,8 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lethe.cli.context import Commands, InCompetition
-from lethe.cli.id_prefixes import the_only_match
+from lethe.cli.context import Commands, InCompetition, the_only_match
 from lethe.cli.output import Columns, console, print_facts, print_rows, score_text
 from lethe.client.api import JsonObject
 

@@ -7,12 +7,18 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.context import InCompetition
-from lethe.cli.id_prefixes import the_only_match
+from lethe.cli.context import InCompetition, the_only_match
 from lethe.cli.output import console, local_time, print_facts, print_json, print_notes, print_table, score_text
 from lethe.cli.overall_progress import OverallProgress
-from lethe.cli.placing import duration_text, get_placing, rank_text, share_text, time_taken_s
-from lethe.cli.submission_text import public_score, stage_text
+from lethe.cli.submission_text import (
+    duration_text,
+    get_placing,
+    public_score,
+    rank_text,
+    share_text,
+    stage_text,
+    time_taken_s,
+)
 from lethe.client.api import JsonObject, LetheClient
 from lethe.competition.run_limits import compare_with_limit
 from lethe.errors import InvalidInput

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -13,7 +12,7 @@ from lethe.errors import InvalidInput, Violation
 from lethe.metrics.scoring.sample_size import smallest_detectable_shift
 from lethe.reports.csv_lines import csv_lines
 from server.admin import exports_repository as repository
-from server.admin.spool import spool
+from server.downloads import json_line, plain, spool
 from server.leaderboard import service as boards
 from server.leaderboard.columns import board_row
 from server.models.competition import Competition
@@ -70,9 +69,8 @@ def export_rows(session: Session, competition: Competition, table: ExportTable, 
 
 
 def as_jsonl(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Yield one JSON object a line."""
-    for row in rows:
-        yield json.dumps({name: _plain(value) for name, value in row.items()}, ensure_ascii=False) + "\n"
+    """Return one JSON object a line."""
+    return map(json_line, rows)
 
 
 def as_csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
@@ -107,9 +105,5 @@ def _marked(rows: Rows, competition: Competition) -> Rows:
     return ({**row, "verified": competition.scores_verified} for row in rows)
 
 
-def _plain(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime) else value
-
-
 def _cell(value: Any) -> Any:
-    return json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else _plain(value)
+    return json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else plain(value)

@@ -18,11 +18,11 @@ from sqlalchemy.orm import Session, joinedload
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from server.archives.tables import PARTS, rows
-from server.bundles.hashed_zip import HashedZip
 from server.competitions import repository as competitions
 from server.competitions.lifecycle import require_no_task
 from server.config import Settings
 from server.db import Database, now
+from server.downloads import HashedZip, json_line
 from server.errors import Conflict
 from server.evaluations.kept_weights import weights_key
 from server.migrate import alembic_config
@@ -111,7 +111,7 @@ class _Counted:
     def __iter__(self) -> Iterator[bytes]:
         for row in self._rows:
             self.count += 1
-            yield json.dumps(row, ensure_ascii=False).encode() + b"\n"
+            yield json_line(row).encode()
 
 
 def schema_head() -> str:

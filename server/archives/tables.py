@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Integer, LargeBinary, Select, Table, selec
 from sqlalchemy.orm import Session
 
 from server.db import Base, UtcDateTime
+from server.downloads import plain_row
 from server.models.account import Account
 from server.models.audit import AuditEvent
 from server.models.competition import Competition, CompetitionOrganiser, Membership, Split, Team
@@ -129,7 +130,7 @@ def rows(session: Session, part: Part, ids: Ids) -> Iterator[Row]:
     order = [*([part.table.c.parent_id.is_not(None)] if "parent_id" in part.table.c else []), *part.table.primary_key]
     statement = select(*columns).where(part.belongs(ids)).order_by(*order)
     for row in session.execute(statement.execution_options(yield_per=CHUNK)).mappings():
-        yield {name: _plain(row[name]) for name in names}
+        yield plain_row(dict(row))
 
 
 def read_row(part: Part, row: Mapping[str, Any]) -> Row:
@@ -141,12 +142,6 @@ def read_row(part: Part, row: Mapping[str, Any]) -> Row:
 def unknown_columns(part: Part, row: Mapping[str, Any]) -> set[str]:
     """Return the columns of a row that `read_row` leaves out, each with its table."""
     return {f"{part.name}.{name}" for name in row if RENAMED.get((part.name, name), name) not in part.table.c}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
 def _parsed(kind: object, value: Any) -> Any:

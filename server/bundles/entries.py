@@ -9,9 +9,9 @@ from lethe.client.receipts import canonical
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from server.bundles import repository
-from server.bundles.hashed_zip import HashedZip
 from server.competitions.stored_file import stored_file
 from server.config import Settings
+from server.downloads import HashedZip
 from server.models.competition import Competition
 from server.models.submission import Submission
 from server.storage import Storage, content_key

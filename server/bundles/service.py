@@ -14,17 +14,21 @@ from sqlalchemy.orm import Session
 
 import lethe
 from lethe.client.bundle import COMPETITION, FORMAT, MANIFEST
+from lethe.competition.visibility import Visibility
+from lethe.metrics.scoring.sample_size import smallest_detectable_shift
 from server.admin import competition_edits
-from server.admin.spool import spool
 from server.bundles import data_card, entries, site
-from server.bundles.boards import all_boards
-from server.bundles.hashed_zip import HashedZip
-from server.competitions import lifecycle, organisers, questions
+from server.competitions import lifecycle, organisers, phases, questions
 from server.competitions import service as competitions
 from server.competitions.stored_file import stored_file
 from server.config import Settings
 from server.db import now
 from server.disclosure import gate
+from server.downloads import HashedZip, plain_row, spool
+from server.leaderboard import service as leaderboards
+from server.leaderboard.columns import board_row
+from server.leaderboard.ranking import Row
+from server.leaderboard.service import Board
 from server.models.competition import Competition
 from server.storage import Storage
 from server.submissions import receipts
@@ -54,7 +58,7 @@ def _write(
 ) -> None:
     tasks = competitions.tasks(session, competition)
     withheld = data_card.seeds_withheld(session, competition, wanted=seeds, at=archive.at)
-    boards = all_boards(session, competition, tasks)
+    boards = _all_boards(session, competition, tasks)
     content: dict[str, Any] = {
         "boards": boards,
         "entries": entries.add_entries(session, storage, settings, competition, boards=boards, archive=archive),
@@ -71,6 +75,44 @@ def _write(
     sums = "".join(f"{entry['sha256']}  {name}\n" for name, entry in sorted(archive.entries.items()))
     archive.add("SHA256SUMS", [sums.encode()], compress=True)
     _sign(settings, competition, archive)
+
+
+def _all_boards(session: Session, competition: Competition, tasks: Sequence[Competition]) -> list[dict[str, Any]]:
+    """Return every board as everybody may see it, also of phases: the competition's own before those of its tasks."""
+    return [board for each in (competition, *tasks) for board in _boards_of(session, each)]
+
+
+def _boards_of(session: Session, competition: Competition) -> Iterator[dict[str, Any]]:
+    for visibility in (Visibility.PRIVATE, Visibility.PUBLIC):
+        found = leaderboards.published_board(session, competition, visibility)
+        yield _board(found, competition, visibility, "")
+    for phase in phases.names(stored_file(competition)):
+        found = leaderboards.published_board(session, competition, Visibility.PUBLIC, phase)
+        yield _board(found, competition, Visibility.PUBLIC, phase)
+
+
+def _board(board: Board, competition: Competition, visibility: Visibility, phase: str) -> dict[str, Any]:
+    return {
+        "task": competition.task_name or "",
+        "title": competition.title,
+        "split": visibility.value,
+        "phase": phase,
+        "oracle": board.oracle,
+        "n_models": board.n_models,
+        "smallest_detectable_shift": smallest_detectable_shift(board.n_models),
+        "columns": [
+            {name: getattr(column, name) for name in ("id", "title", "unit", "direction", "oracle", "original")}
+            for column in board.columns
+        ],
+        "rows": [_board_row(row, board) for row in board.rows],
+    }
+
+
+def _board_row(row: Row, board: Board) -> dict[str, Any]:
+    """Return what everybody sees; ids of teams are this instance's."""
+    shown = board_row(row, board.columns)
+    del shown["team_id"]
+    return plain_row(shown)
 
 
 def _sign(settings: Settings, competition: Competition, archive: HashedZip) -> None:

@@ -1,4 +1,4 @@
-"""Several submissions of a competition side by side: metrics, agreement, Pareto frontier, hard examples."""
+"""Submissions side by side: of the board, and a team's own."""
 
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -8,16 +8,21 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
+from server.competitions import service as competitions
 from server.deps import SessionDep
 from server.disclosure import gate
 from server.leaderboard import service as leaderboards
 from server.submission_analysis import agreement, comparison
 from server.submission_analysis.comparison import MAX_COMPARED, ComparedMetric, SubmissionComparison
+from server.submissions import service as submissions
+from server.submissions import views as submission_views
+from server.submissions.list_filter import Show
 from server.web.charts import vega_charts
 from server.web.deps import Place, PlaceDep, require_viewer
 from server.web.metric_view import BETTER
 from server.web.page_router import page_router
 from server.web.rendering import figure, page
+from server.web.submission_lists import LINES
 
 router = page_router()
 
@@ -155,3 +160,40 @@ def _points(found: SubmissionComparison, across: ComparedMetric, up: ComparedMet
         if None not in ends:
             points.append({"name": kind, "x": ends[0], "y": ends[1], "kind": kind})
     return points
+
+
+Id = Annotated[str, Query(max_length=40)]
+
+
+@router.get("/competitions/{slug}/submissions/compare", dependencies=[Depends(require_viewer)])
+def own_comparison_page(
+    request: Request, session: SessionDep, place: PlaceDep, *, first: Id = "", second: Id = ""
+) -> Response:
+    """Compare two of the hundred newest of the team that have a score."""
+    found = submissions.page_of_team(
+        session, place.competition, place.team, show=Show.NEWEST, final_ids=(), offset=0, limit=LINES
+    )
+    shown = submission_views.view(session, found, ended_in_full=False)
+    views = {view.submission.id: view for view in shown if view.score}
+    one, other = views.get(first), views.get(second)
+    if (first and one is None) or (second and other is None):
+        raise NotFound("Your team has no such scored submission among its newest")
+    split = competitions.find_split(session, place.competition, Visibility.PUBLIC)
+    return page(
+        request,
+        "own_comparison.html",
+        place=place,
+        tab="submissions",
+        choices=[(key, _label(view)) for key, view in views.items()],
+        first=one,
+        second=other,
+        offered=[*views, "", ""][:2],
+        wanted=bool(first or second),
+        oracle=gate.get_oracle_score(split),
+        paired=submission_views.compare_own(session, one.submission, other.submission) if one and other else None,
+    )
+
+
+def _label(view: submission_views.SubmissionView) -> str:
+    score = f"{view.score.final_score:.5f}" if view.score else ""
+    return f"{view.submission.message or view.submission.filename}, {score}"

@@ -8,7 +8,7 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.metrics.core.metric_text import table_lines
 from lethe.metrics.core.registry import metric
-from server.api.metric_results.schemas import MetricValue
+from server.api.metric_results import MetricValue
 from server.metric_results import service
 from server.models.submission import Submission
 

@@ -11,13 +11,11 @@ from server.web import (
     auth_pages,
     comparison_pages,
     competition_pages,
-    confirmation_pages,
     dataset_pages,
+    emailed_link_pages,
     help_pages,
     leaderboard_pages,
-    own_comparison_pages,
     participation_pages,
-    password_reset_pages,
     question_pages,
     second_factor_pages,
     static_files,
@@ -36,8 +34,6 @@ from server.web.organiser import (
     people_pages,
     phase_pages,
     rejudging_pages,
-    split_pages,
-    submission_analysis_pages,
 )
 from server.web.organiser import competition_pages as organising_pages
 from server.web.organiser import participation_pages as organised_participation_pages
@@ -51,9 +47,8 @@ for pages in (
     help_pages,
     account_pages,
     auth_pages,
-    confirmation_pages,
+    emailed_link_pages,
     second_factor_pages,
-    password_reset_pages,
     competition_pages,
     leaderboard_pages,
     comparison_pages,
@@ -68,7 +63,6 @@ for pages in (
     data_pages,
     organising_pages,
     organised_submission_pages,
-    submission_analysis_pages,
     edit_pages,
     export_pages,
     people_pages,
@@ -76,9 +70,7 @@ for pages in (
     phase_pages,
     organised_question_pages,
     rejudging_pages,
-    split_pages,
     moderation_pages,
-    own_comparison_pages,
     submission_pages,
 ):
     router.include_router(pages.router)

@@ -12,7 +12,7 @@ from lethe.competition.visibility import Visibility
 from server.accounts import email_confirmation, password_reset, second_factor
 from server.accounts import service as accounts
 from server.admin import competition_edits
-from server.api.benchmarks.schemas import BenchmarkIn
+from server.api.benchmarks import BenchmarkIn
 from server.benchmarks import service as benchmarks
 from server.benchmarks.units import MethodRecord
 from server.competitions import participants, questions

@@ -21,7 +21,7 @@ def _full_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
         return FULL.open("w+b", buffering=0)
 
     monkeypatch.setattr("starlette.formparsers.SpooledTemporaryFile", open_full)
-    monkeypatch.setattr("server.admin.spool.TemporaryFile", open_full)
+    monkeypatch.setattr("server.downloads.TemporaryFile", open_full)
 
 
 def test_full_temporary_folder_is_told(server: Instance) -> None:

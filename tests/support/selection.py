@@ -32,7 +32,7 @@ ELSEWHERE = tuple(
             *("benchmarks/", "embedded/", "rejudging/", "web/", "test_authorisation_matrix.py", "test_crowd.py"),
             *("test_guides.py", "test_private_files.py", "test_schemathesis.py", "test_sealed.py"),
             *("test_serve.py", "test_storage.py", "evaluations/test_fairness.py"),
-            *("cli/test_demo.py", "cli/test_commands.py", "cli/test_change_commands.py", "parsing/test_client.py"),
+            *("cli/test_demo.py", "cli/test_commands.py", "cli/test_competition_commands.py", "parsing/test_client.py"),
             *("competitions/test_participation.py", "competitions/test_tasks.py", "workers/test_verification.py"),
             *("disclosure/test_hidden_values.py", "disclosure/test_fields.py", "workers/test_http_leases.py"),
             *("submissions/test_hostile_uploads.py", "submissions/test_upload_over_a_socket.py"),

@@ -10,11 +10,11 @@ from lethe.competition.section import Timestamp
 from lethe.competition.visibility import Visibility
 from server.accounts import password_reset
 from server.accounts import service as accounts
-from server.admin import competition_edits, exports, extensions, moderation
+from server.admin import competition_edits, exports, moderation
 from server.admin.accounts_list import find_accounts
 from server.admin.exports import ExportTable, Format
 from server.admission import AdmissionDep
-from server.api.accounts.schemas import ResetLinkOut
+from server.api.accounts import ResetLinkOut
 from server.api.admin.schemas import (
     AccountAct,
     AnnouncementOut,
@@ -165,7 +165,7 @@ def act_on_team(
     """Disqualify, restore or rename a team, or let it submit longer than others."""
     team = moderation.get_team(session, competition, team_id)
     if body.act == "extend":
-        extensions.extend_team(session, competition, team, until=body.until, actor=account, reason=body.reason)
+        moderation.extend_team(session, competition, team, until=body.until, actor=account, reason=body.reason)
         return
     if body.act == "rename":
         teams.rename(session, team, name=body.name, actor=account, reason=body.reason)

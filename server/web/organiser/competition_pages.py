@@ -1,4 +1,4 @@
-"""One competition from its organiser's side: the next step and what stands in its way, creating, the audit log."""
+"""A competition for its organisers: its control page, its splits, its teams, its audit log."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import Form, Query, Response
 from sqlalchemy.orm import Session
 
+from lethe.competition.task import ImageClassification, Task
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput
 from server.admin import competition_edits
@@ -16,11 +17,13 @@ from server.competitions import (
     organisers,
     participants,
     questions,
+    split_replacement,
     stopped_preparations,
 )
 from server.competitions import service as competitions
+from server.competitions.split_report import find_split_report
 from server.dashboard import service as dashboard
-from server.deps import DatabaseDep
+from server.deps import DatabaseDep, StorageDep
 from server.finals import decisions
 from server.finals import service as finals
 from server.leaderboard import service as leaderboards
@@ -185,3 +188,40 @@ def _move(session: Session, place: Place, viewer: Account, *, act: str, reason: 
     step, done = MOVES[act]
     step(session, competition, actor=viewer, reason=reason)
     return done
+
+
+def name_shared(task: Task) -> dict[str, str]:
+    """Return what sets can share, by the field of the report that counts it: near-duplicates for images alone."""
+    shared = {
+        "shared_images": f"the same {task.example}",
+        "shared_persons": "the same person",
+        "exact_duplicates": "exact duplicates",
+    }
+    return shared | {"near_duplicates": "near-duplicates"} if isinstance(task, ImageClassification) else shared
+
+
+@router.get("/organise/{slug}/splits/{visibility}")
+def split_page(visibility: Visibility, storage: StorageDep, asked: OrganiserDep) -> Response:
+    split = competitions.get_split(asked.session, asked.competition, visibility)
+    report = find_split_report(storage, asked.competition, split)
+    return asked.page(
+        "split.html",
+        tab="control",
+        split=split,
+        replacement=split_replacement.find(asked.session, asked.competition, visibility),
+        may_replace=split_replacement.may_replace(asked.competition),
+        report=report,
+        example=asked.place.file.task.example,
+        shared=name_shared(asked.place.file.task),
+        most={name: max(counts.values(), default=0) for name, counts in report.classes.items()} if report else {},
+        overlaps=sum(pair.overlaps for pair in report.pairs) if report else 0,
+    )
+
+
+@router.post("/organise/{slug}/splits/{visibility}/replace")
+def replace_split(
+    visibility: Visibility, asked: OrganiserDep, *, reason: Annotated[str, Form(max_length=500)] = ""
+) -> Response:
+    """Prepare another version of the split from the data as it is now."""
+    split_replacement.replace(asked.session, asked.competition, visibility, actor=asked.viewer, reason=needed(reason))
+    return asked.done(f"Another version of the {visibility} split is being prepared.", to=f"/splits/{visibility}")

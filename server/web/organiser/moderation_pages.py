@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, NotFound
-from server.admin import competition_edits, extensions, moderation
+from server.admin import competition_edits, moderation
 from server.errors import Conflict
 from server.models.account import Account
 from server.models.submission import Submission
@@ -88,7 +88,7 @@ def act_on_team(
         teams.rename(asked.session, team, name=name, actor=asked.viewer, reason=needed(reason))
     elif act == "extend":
         end = timestamp(until, field="until") if until.strip() else None
-        extensions.extend_team(
+        moderation.extend_team(
             asked.session, asked.competition, team, until=end, actor=asked.viewer, reason=needed(reason)
         )
     else:
