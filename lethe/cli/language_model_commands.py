@@ -42,11 +42,13 @@ def unlearn(  # noqa: PLR0917  typer makes its options from these parameters
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")] = "cpu",
     seed: Annotated[int, typer.Option(help="Of the order of examples and of the method's draws.")] = 0,
     system_prompt: Annotated[str | None, typer.Option(help="In place of the usual one.")] = None,
+    checkpoint_every: Annotated[float, typer.Option(help="Seconds between two checkpoints.", min=0)] = 300.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the record.")] = False,
 ) -> None:
     """Unlearn a language model, and write a folder that transformers and `lethe evaluate --hf` read.
 
-    The folder has the model, its tokenizer, and unlearning.json, which says what was done.
+    The folder has the model, its tokenizer, and unlearning.json, which says what was done. The same command goes on
+    where an interrupted one stopped.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from lethe.huggingface.unlearning import UnlearningSettings
@@ -73,6 +75,7 @@ def unlearn(  # noqa: PLR0917  typer makes its options from these parameters
                 device=device,
                 system_prompt=system_prompt,
             ),
+            checkpoint_s=checkpoint_every,
             on_batch=lambda done, of: progress.show("unlearning", done / max(of, 1), f"{done} of {of} batches"),
         )
     if as_json:
@@ -90,7 +93,9 @@ def _print_record(record: Mapping[str, Any], out: Path) -> None:
     console = Console()
     console.print(table)
     if not record["is_finite"]:
-        console.print("The model has diverged: its weights or outputs are NaN or infinite. Try a lower LR.")
+        before = None in record["loss_before"].values()
+        advice = "They were so before: nothing was unlearned." if before else "Try a lower LR."
+        console.print(f"The model has diverged: its weights or outputs are NaN or infinite. {advice}")
     console.print(f"Wrote {out}. Next: lethe evaluate --hf {out}", markup=False, highlight=False, soft_wrap=True)
 
 

@@ -212,6 +212,12 @@ def _row(method: "MethodInfo") -> tuple[object, ...]:
     return method.id, name, ", ".join(method.needs), ", ".join(phases)
 
 
+def _preset(method: "MethodInfo", name: str) -> str:
+    constants = ", ".join(f"{constant} = {value!r}" for constant, value in method.presets[name].items())
+    file = method.preset_files.get(name)
+    return constants + (f" ({file})" if file else "")
+
+
 def _print_method(method: "MethodInfo") -> None:
     console.print(f"[bold]{method.title}[/]", highlight=False)
     for text in (method.summary, method.pseudo_code):
@@ -223,7 +229,7 @@ def _print_method(method: "MethodInfo") -> None:
             ("budget, counted", method.budget),
             ("measured", method.measured or None),
             ("differences", method.differences),
-            ("presets", ", ".join(method.presets) or None),
+            *((f"preset {name}", _preset(method, name)) for name in method.presets),
             ("needs", ", ".join(method.needs) or "nothing"),
             ("deterministic", "yes" if method.deterministic else "no"),
         )

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,10 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import lethe
 from lethe.errors import InvalidInput
 from lethe.huggingface.answer_scores import score_answers
+from lethe.huggingface.checkpoint import Checkpoint
 from lethe.huggingface.errors import InvalidTaskData
-from lethe.huggingface.model_folder import LanguageModel, load_language_model
+from lethe.huggingface.kept_results import fingerprint
+from lethe.huggingface.model_folder import LanguageModel, base_and_adapter, load_language_model
 from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer, encode_passage
 from lethe.huggingface.task_catalogue import QUESTION
 from lethe.huggingface.task_data import Row, read_rows
@@ -57,6 +61,7 @@ def unlearn(
     refusals: Path | None = None,
     constants: Mapping[str, Value | str] | None = None,
     settings: UnlearningSettings | None = None,
+    checkpoint_s: float = 300.0,
     on_batch: OnBatch = lambda _, __: None,
 ) -> dict[str, Any]:
     """Write the folder `out` with the model of `folder` after unlearning, and return the record that lies beside it.
@@ -66,6 +71,9 @@ def unlearn(
     `lethe methods show` lists them, or `preset`. on_batch: called with the number of forget batches that are done, and
     of all. The record has the method's constants, hashes of the data, versions, and the mean loss of the first 64
     answers of each set before and after.
+
+    Every `checkpoint_s` seconds the run's state is written to the file `out`.checkpoint; a call with the same arguments
+    goes on from it, to the same weights, and removes it at the end.
 
     Raises InvalidInput, InvalidModelFolder or InvalidTaskData before anything is trained.
     """
@@ -80,6 +88,22 @@ def unlearn(
     said = _refusals(refusals)
     if said and not all("question" in row for row in rows["forget"]):
         raise InvalidTaskData(f"{forget}: refusals answer questions, and some rows have none")
+    hashes = {
+        name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for name, path in (("forget", forget), ("retain", retain), ("refusals", refusals))
+        if path is not None
+    }
+    run = {
+        "model": f"{folder} ({_hash(fingerprint(base_and_adapter(folder)))})",
+        "method": method,
+        **{f"constant {name}": repr(value) for name, value in own.items()},
+        **{f"{name} set": found for name, found in hashes.items()},
+        **{name: repr(value) for name, value in asdict(settings).items()},
+        **{f"version of {name}": version for name, version in {"lethe": lethe.__version__, **versions()}.items()},
+    }
+    path = out.with_name(f"{out.name}.checkpoint")
+    checkpoint = Checkpoint(path, run, torch.device(settings.device), checkpoint_s)
+    checkpoint.require_same_run()
     model = load_language_model(folder, dtype=settings.dtype, device=settings.device)
     prompts = PromptFormat.of(model, system_prompt=settings.system_prompt)
     encoded = {name: [_encode(model, prompts, row, settings) for row in found] for name, found in rows.items()}
@@ -91,6 +115,7 @@ def unlearn(
         name: _Loader(model, each, settings, refused if name == "forget" else []) for name, each in encoded.items()
     }
     total = len(loaders["forget"]) * int(epochs if isinstance(epochs, int) else 1)
+    loaders["forget"].checkpoint = checkpoint
     loaders["forget"].on_batch = lambda n: on_batch(min(n, total), total)
     torch.manual_seed(settings.seed)
     unlearning(_Answering(model.network), loaders.get("retain"), loaders["forget"], None)
@@ -102,9 +127,8 @@ def unlearn(
         "constants": own,
         "folder": folder.name,
         "data": {
-            name: {"sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "rows": len(rows[name])}
-            for name, path in (("forget", forget), ("retain", retain))
-            if path is not None
+            name: {"sha256": found} | ({"rows": len(rows[name])} if name in rows else {})
+            for name, found in hashes.items()
         },
         "settings": asdict(settings),
         "loss_before": before,
@@ -113,11 +137,23 @@ def unlearn(
         "is_finite": not model.not_finite and all(bool(torch.isfinite(each).all()) for each in network.parameters()),
         "versions": versions(),
     }
-    network.save_pretrained(out)
-    untyped: Any = model.tokenizer
-    untyped.save_pretrained(out)
-    (out / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    _write(out, model, record)
+    checkpoint.remove()
     return record
+
+
+def _write(out: Path, model: LanguageModel, record: Mapping[str, Any]) -> None:
+    """Write the folder; it is there when all of it is."""
+    part = out.with_name(f"{out.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    network: Any = model.network
+    tokenizer: Any = model.tokenizer
+    network.save_pretrained(part)
+    tokenizer.save_pretrained(part)
+    (part / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    if out.exists():
+        out.rmdir()
+    part.rename(out)
 
 
 class _Answering(nn.Module):
@@ -141,6 +177,7 @@ class _Loader:
         self._model, self._answers, self._refused = model, answers, refused
         self._size = settings.batch_size
         self._generator = torch.Generator().manual_seed(settings.seed)
+        self.checkpoint: Checkpoint | None = None
         self.on_batch: Callable[[int], None] = lambda _: None
         self._n_given = 0
 
@@ -178,6 +215,10 @@ def _method(name: str, constants: Mapping[str, Value | str]) -> tuple[Callable[.
     exec(compile(render(name, constants), f"{name}.py", "exec"), namespace)  # noqa: S102  a file of this package
     own = {constant.name: namespace[constant.name] for constant in method_info(name).constants}
     return namespace["unlearning"], own
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:12]
 
 
 def _require_new(out: Path) -> None:

@@ -62,7 +62,7 @@ class MethodInfo:
     """A method as its file describes it. `needs`: some of NEEDS. `phases`: those of PHASES that it defines.
 
     task: the kind of task that it is for. budget: epochs, counted. measured: the time, empty where nobody measured it.
-    presets: the constants of the authors' experiments, by name.
+    presets: the constants of the authors' experiments, by name. preset_files: where each is from.
     """
 
     id: str
@@ -78,6 +78,7 @@ class MethodInfo:
     needs: tuple[str, ...]
     constants: tuple[Constant, ...]
     presets: Mapping[str, Mapping[str, Value]]
+    preset_files: Mapping[str, str]
     schedule: str | None
     phases: tuple[str, ...]
 
@@ -161,6 +162,7 @@ def method_info(method_id: str) -> MethodInfo:
         needs=tuple(need for need in NEEDS if need in sections["Needs"].split(", ")),
         constants=tuple(constants_in(tree, text)),
         presets=_assigned(tree, "PRESETS") or {},
+        preset_files=_assigned(tree, "PRESET_FILES") or {},
         schedule=_assigned(tree, "SCHEDULE"),
         phases=tuple(phase for phase in PHASES if phase in functions),
     )

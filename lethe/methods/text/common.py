@@ -28,12 +28,16 @@ def train(
     epochs: int,
     weight_decay: float,
     only: list[Tensor] | None = None,
+    state: dict[str, Any] | None = None,
 ) -> None:
     """Take passes over the forget set by AdamW, each batch with as many retain examples (none without a loader).
 
     The learning rate rises from 0 over the first epoch and then falls linearly to 0; the gradient of all weights is
     clipped to norm 1; vectors, which are biases and norms, do not decay. only: the weights that are trained, else all.
     A step has the mean gradient of ACCUMULATION batches, of fewer at the end of an epoch.
+
+    state: the numbers and tensors that loss_of remembers. The `checkpoint` of a forget loader that has one restores
+    what a run had after some steps, of which the batches alone are drawn then, and is told of every further step.
     """
     layers = matrices(net, only) if LORA_RANK else []
     trained = add_low_rank(net, layers) if LORA_RANK else list(net.parameters()) if only is None else only
@@ -44,6 +48,8 @@ def train(
     )
     retained = None if retain_loader is None else endless(retain_loader)
     n_done, per_epoch = 0, math.ceil(len(forget_loader) / ACCUMULATION)
+    checkpoint = getattr(forget_loader, "checkpoint", None)
+    n_restored = 0 if checkpoint is None else checkpoint.restore(optimizer, state)
     for _ in range(epochs):
         batches = iter(forget_loader)
         while accumulated := list(islice(batches, ACCUMULATION)):
@@ -51,12 +57,17 @@ def train(
                 group["lr"] = lr * schedule(n_done, per_epoch, epochs * per_epoch)
             net.zero_grad()
             for batch in accumulated:
-                forget = on_device(batch, net)
-                retain = {} if retained is None else first_rows(on_device(next(retained), net), len(forget["labels"]))
-                (loss_of(forget, retain) / len(accumulated)).backward()
-            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-            optimizer.step()
+                drawn = {} if retained is None else next(retained)
+                if n_done >= n_restored:
+                    forget = on_device(batch, net)
+                    retain = first_rows(on_device(drawn, net), len(forget["labels"]))
+                    (loss_of(forget, retain) / len(accumulated)).backward()
             n_done += 1
+            if n_done > n_restored:
+                nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+                optimizer.step()
+                if checkpoint is not None:
+                    checkpoint.step_done(n_done, optimizer, state)
     merge_low_rank(net, layers)
 
 

@@ -26,6 +26,7 @@ WEIGHT_DECAY = 0.01  # lethe: tune WEIGHT_DECAY = log(1e-5, 1e-1)
 ALPHA = 1.0  # lethe: tune ALPHA = uniform(0, 5)
 PADDING = False  # True: the retain loss counts padding too
 PRESETS = {"open-unlearning": {"PADDING": True}}
+PRESET_FILES = {"open-unlearning": "locuslab/open-unlearning, src/trainer/utils.py (compute_kl_divergence)"}
 
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:

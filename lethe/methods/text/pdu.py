@@ -37,22 +37,26 @@ PRESETS = {
     "muse-news": {"PADDING": True, "BOUND": 1.5, "ALPHA": 50.0, "DUAL_STEP": 1.0, "WARM_UP": 3},
     "muse-books": {"PADDING": True, "BOUND": 0.1, "ALPHA": 50.0, "DUAL_STEP": 1.0, "WARM_UP": 3},
 }
+PRESET_FILES = {
+    "open-unlearning": "locuslab/open-unlearning, src/trainer/unlearn/pdu.py and community/methods/PDU/run.sh",
+    "muse-news": "locuslab/open-unlearning, community/methods/PDU/run.sh",
+    "muse-books": "locuslab/open-unlearning, community/methods/PDU/run.sh",
+}
 
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
     net.train()
-    weight, n_done = ALPHA, 0
+    state = {"weight": ALPHA, "n_done": 0}
 
     def loss(forget: Batch, retain: Batch) -> Tensor:
-        nonlocal weight, n_done
         excess = mean_loss(net, retain) - BOUND
-        total = GAMMA * flatness_loss(compute_logits(net, forget), forget["labels"]) + weight * excess
-        if n_done >= WARM_UP * len(forget_loader):
-            weight = max(0.0, weight + DUAL_STEP * excess.item())
-        n_done += 1
+        total = GAMMA * flatness_loss(compute_logits(net, forget), forget["labels"]) + state["weight"] * excess
+        if state["n_done"] >= WARM_UP * len(forget_loader):
+            state["weight"] = max(0.0, state["weight"] + DUAL_STEP * excess.item())
+        state["n_done"] += 1
         return total
 
-    train(net, loss, forget_loader, retain_loader, lr=LR, epochs=EPOCHS, weight_decay=WEIGHT_DECAY)
+    train(net, loss, forget_loader, retain_loader, lr=LR, epochs=EPOCHS, weight_decay=WEIGHT_DECAY, state=state)
     net.eval()
 
 

@@ -1,6 +1,6 @@
 """RMU: turn the inner states of forgotten answers into a random direction, keep those of retained ones.
 
-Only the weights of the last linear layers of the three blocks up to the one at DEPTH are trained.
+Only the weights of the last linear layers of the three blocks up to the one at DEPTH are trained, or all.
 
 Pseudo-code:
     o = frozen copy; h(net, x) = states after block DEPTH; c = STEERING * random unit vector
@@ -10,8 +10,9 @@ Pseudo-code:
 Source: Li et al. 2024 (WMDP), section 4, as in open-unlearning.
 Budget: EPOCHS epochs over the forget set, and as many retain examples with a second forward pass.
 Deterministic: no
-Differences: published for block 7 of 32; DEPTH is a share of the blocks, so that it fits any network. open-unlearning
-    divides the sum over each sequence by every sequence's number of tokens, by broadcasting: PAIRED = False.
+Differences: published for block 7 of 32; DEPTH is a share of the blocks, so that it fits any network; BLOCK is its
+    number. open-unlearning divides the sum over each sequence by every sequence's number of tokens, by broadcasting:
+    PAIRED = False; its configuration trains all weights, WHOLE, towards a vector of length 2.
 Needs: forget answers, second network
 """
 
@@ -30,28 +31,33 @@ DEPTH = 0.5  # lethe: tune DEPTH = uniform(0.2, 0.8)
 STEERING = 20.0  # lethe: tune STEERING = log(1, 100)
 ALPHA = 1.0  # lethe: tune ALPHA = uniform(0, 5)
 PAIRED = True  # False: the sum over each sequence is divided by every sequence's number of tokens
-PRESETS = {"open-unlearning": {"PAIRED": False}}
+BLOCK = 0  # the number of the last trained block, from 1, in place of DEPTH; 0: DEPTH says it
+WHOLE = False  # True: all weights are trained
+PRESETS = {"open-unlearning": {"PAIRED": False, "STEERING": 2.0, "BLOCK": 8, "WHOLE": True}}
+PRESET_FILES = {"open-unlearning": "locuslab/open-unlearning, configs/trainer/RMU.yaml"}
 
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
     original = frozen_copy(net)
     net.train()
     blocks = find_blocks(net)
-    last = min(len(blocks) - 1, int(DEPTH * len(blocks)))
+    last = min(len(blocks) - 1, BLOCK - 1 if BLOCK else int(DEPTH * len(blocks)))
     trained: list[Any] = [last_linear(block).weight for block in blocks[max(0, last - 2) : last + 1]]
     kept_blocks = find_blocks(original)
-    direction: list[Tensor] = []
+    state: dict[str, Any] = {}
 
     def loss(forget: Batch, retain: Batch) -> Tensor:
         states = states_after(net, blocks[last], forget)
-        if not direction:
+        if not state:
             random = torch.rand(states.shape[-1], device=states.device)
-            direction.append(random / random.norm() * STEERING)
+            state["direction"] = random / random.norm() * STEERING
         kept = states_after(original, kept_blocks[last], retain)
-        turned = activation_loss(states, direction[0].expand_as(states), forget)
+        turned = activation_loss(states, state["direction"].expand_as(states), forget)
         return turned + ALPHA * activation_loss(states_after(net, blocks[last], retain), kept, retain)
 
-    train(net, loss, forget_loader, retain_loader, lr=LR, epochs=EPOCHS, weight_decay=WEIGHT_DECAY, only=trained)
+    chosen = None if WHOLE else trained
+    decay = WEIGHT_DECAY
+    train(net, loss, forget_loader, retain_loader, lr=LR, epochs=EPOCHS, weight_decay=decay, only=chosen, state=state)
     net.eval()
 
 

@@ -27,6 +27,7 @@ BETA = 10.0  # lethe: tune BETA = uniform(1, 20)
 ALPHA = 0.0  # lethe: tune ALPHA = uniform(0, 5)
 PADDING = False  # True: the questions' tokens and the padding count too
 PRESETS = {"open-unlearning": {"PADDING": True}}
+PRESET_FILES = {"open-unlearning": "locuslab/open-unlearning, src/trainer/utils.py (compute_undial_loss)"}
 
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:

@@ -5,11 +5,12 @@ import json
 import peft
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
-from lethe.errors import AppError
+from lethe.errors import AppError, InvalidInput
 from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.prompts import PromptFormat, encode_answer
 from lethe.huggingface.unlearning import RECORD, UnlearningSettings, unlearn
@@ -160,3 +161,73 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(tmp_path, data, model,
         unlearn(model, out, **{"method": "npo", **options}, **files)
     assert said in str(refused.value)
     assert not (tmp_path / "out").exists()
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupt(n_batches):
+    def on_batch(done, _):
+        if done >= n_batches:
+            raise Interrupted
+
+    return on_batch
+
+
+@pytest.mark.parametrize(
+    ("method", "constants"),
+    [("npo", {"ACCUMULATION": 2}), ("altpo", {}), ("rmu", {}), ("pdu", {"WARM_UP": 0}), ("npo", {"LORA_RANK": 2})],
+)
+def test_interrupted_run_goes_on_to_the_same_weights(tmp_path, data, model, method, constants):
+    files = data(forget=FORGET, retain=RETAIN)
+    options = {"method": method, **files, "constants": {"LR": 0.01, "EPOCHS": 3, **constants}, "checkpoint_s": 0.0}
+    settings = UnlearningSettings(batch_size=2, seed=5)
+    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+    unlearn(model, whole, **options, settings=settings)
+    for n_batches in (4, 7):
+        with pytest.raises(Interrupted):
+            unlearn(model, resumed, **options, settings=settings, on_batch=interrupt(n_batches))
+    assert not resumed.exists()
+    unlearn(model, resumed, **options, settings=settings)
+    after = [load_file(folder / "model.safetensors") for folder in (whole, resumed)]
+    assert after[0].keys() == after[1].keys()
+    assert all(torch.equal(after[0][name], after[1][name]) for name in after[0])
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"whole", "resumed"}
+    assert not list(tmp_path.glob("*.checkpoint"))
+
+
+def test_steps_before_a_checkpoint_are_not_taken_again(tmp_path, data, model, monkeypatch):
+    files = data(forget=FORGET)
+    options = {"method": "ga", **files, "constants": {"EPOCHS": 3}, "settings": UnlearningSettings(batch_size=2)}
+    with pytest.raises(Interrupted):
+        unlearn(model, tmp_path / "out", **options, checkpoint_s=0.0, on_batch=interrupt(7))
+    steps = []
+    step = torch.optim.AdamW.step
+    monkeypatch.setattr(torch.optim.AdamW, "step", lambda *given: steps.append(1) or step(*given))
+    unlearn(model, tmp_path / "out", **options)
+    assert len(steps) == 9 - 7
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"method": "graddiff"}, "with another method: npo there, graddiff here"),
+        ({"constants": {"LR": 0.02}}, r"with another constant LR: 0\.01 there, 0\.02 here"),
+        ({"settings": UnlearningSettings(seed=6)}, "with another seed: 5 there, 6 here"),
+        ({"forget": FORGET[:5]}, "with another forget set: "),
+    ],
+)
+def test_checkpoint_of_another_run_is_refused_with_the_difference(tmp_path, data, model, changed, said):
+    given = {"method": "npo", "constants": {"LR": 0.01}, "settings": UnlearningSettings(seed=5)}
+    with pytest.raises(Interrupted):
+        unlearn(
+            model, tmp_path / "out", **given, **data(forget=FORGET, retain=RETAIN), checkpoint_s=0.0,
+            on_batch=interrupt(2),
+        )  # fmt: skip
+    files = data(forget=changed.pop("forget", FORGET), retain=RETAIN)
+    with pytest.raises(InvalidInput, match=said):
+        unlearn(model, tmp_path / "out", **{**given, **changed}, **files)
+    (tmp_path / "out.checkpoint").write_bytes(b"x")
+    with pytest.raises(InvalidInput, match="is damaged: remove it to begin anew"):
+        unlearn(model, tmp_path / "out", **given, **files)

@@ -60,6 +60,11 @@ def test_method_describes_itself_fully(info):
     assert set(info.needs) <= set(NEEDS)
 
 
+@pytest.mark.parametrize("info", all_methods("causal-lm"), ids=lambda info: info.id)
+def test_preset_of_a_text_method_states_its_file(info):
+    assert info.presets.keys() == info.preset_files.keys()
+
+
 def test_constants_carry_value_range_and_note():
     constants = {constant.name: constant for constant in method_info("fcs").constants}
     assert constants["LR"].value == 0.001

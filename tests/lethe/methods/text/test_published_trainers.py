@@ -23,6 +23,7 @@ from lethe.networks.lora import add_lora, merge_lora
 
 Batch = dict[str, Tensor]
 VOCABULARY, LENGTH, N_BATCHES, EPOCHS, LR, DECAY = 120, 7, 3, 2, 1e-3, 0.01
+RMU_BLOCK = 2  # of four; 7 of 16 or more there
 
 
 class Block(nn.Module):
@@ -194,10 +195,10 @@ def activation_loss(one: Tensor, other: Tensor, mask: Tensor) -> Tensor:
 
 
 def rmu_loss(net: Language, reference: Language, forget: Batch, retain: Batch, control: Tensor) -> Tensor:
-    turned = states_after(net, 2, forget)
-    kept = states_after(net, 2, retain)
+    turned = states_after(net, RMU_BLOCK, forget)
+    kept = states_after(net, RMU_BLOCK, retain)
     with torch.no_grad():
-        before = states_after(reference, 2, retain)
+        before = states_after(reference, RMU_BLOCK, retain)
     forget_loss = activation_loss(turned, control.expand_as(turned), forget["labels"] != -100)
     return forget_loss + 1.0 * activation_loss(kept, before, retain["labels"] != -100)
 
@@ -268,9 +269,8 @@ def published(method: str, net: Language) -> None:
     }
     if method == "rmu":
         random = torch.rand(1, 1, 12)
-        control = random / torch.norm(random) * 20.0
-        trained = [net.blocks[place].down.weight for place in (0, 1, 2)]
-        train(net, lambda f, r: rmu_loss(net, reference, f, r, control), trained)
+        control = random / torch.norm(random) * 2
+        train(net, lambda f, r: rmu_loss(net, reference, f, r, control))
     elif method == "task_vector":
         tuned = copy.deepcopy(net)
         train(tuned, lambda f, r: model_loss(tuned, f))
@@ -291,8 +291,7 @@ def test_method_takes_the_published_steps(method: str) -> None:
     settings: dict[str, str | float] = {"LR": LR, "EPOCHS": EPOCHS}
     if method in {"kl_min", "pdu", "rmu", "undial"}:
         settings["preset"] = "open-unlearning"
-    if method == "pdu":
-        settings["WARM_UP"] = 1
+    settings |= {"pdu": {"WARM_UP": 1}, "rmu": {"BLOCK": RMU_BLOCK + 1}}.get(method, {})
     module = ModuleType(method)
     exec(compile(render(method, settings), method, "exec"), module.__dict__)
     if method == "altpo":  # which answers are drawn is a matter of its own test

@@ -62,6 +62,7 @@ class Trained:
     ) -> None:
         only = {id(weight) for weight in settings.pop("only", net.parameters())}
         self.trained = [name for name, parameter in net.named_parameters() if id(parameter) in only]
+        settings.pop("state", None)  # what the loss remembers
         assert settings == {"lr": LR, "epochs": EPOCHS, "weight_decay": 0.01}
         move(net)
         self.loss = loss_of(self.batches[0], {} if loaders[1] is None else self.batches[1]).detach()
