@@ -83,6 +83,8 @@ def rouge_metric(texts: Sequence[GeneratedText], *, recall: bool) -> MetricValue
 
 def _attack(forget: Floats, holdout: Floats) -> MetricValue:
     sides = {"forget": {"score": forget}, "holdout": {"score": holdout}}
+    if np.isnan(np.concatenate([forget, holdout])).any():
+        return MetricValue(None, sides=sides, reason="a text has no token that is scored")
     return MetricValue(membership.area_under_curve(forget, holdout), sides=sides)
 
 

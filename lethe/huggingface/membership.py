@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.metrics import roc_auc_score
 from torch.nn.functional import log_softmax
 
 from lethe.huggingface.answer_scores import Floats, TokenScores, pad
@@ -72,8 +71,9 @@ def gradient_norms(model: LanguageModel, answers: Sequence[Encoded]) -> Floats:
 
 def area_under_curve(forget: Floats, holdout: Floats) -> float:
     """Return the probability that a holdout score exceeds a forget score, ties counted half."""
-    labels = np.concatenate([np.zeros(len(forget)), np.ones(len(holdout))])
-    return float(roc_auc_score(labels, np.concatenate([forget, holdout])))
+    ordered = np.sort(forget)
+    below, not_above = (np.searchsorted(ordered, holdout, side=side) for side in ("left", "right"))
+    return float((below + not_above).sum() / (2 * len(forget) * len(holdout)))
 
 
 def privacy_leakage(auc: float, retain_auc: float) -> float:

@@ -3,7 +3,6 @@
 from typing import Literal
 
 import numpy as np
-from scipy import stats
 
 from lethe.huggingface.answer_scores import Floats, TokenScores
 
@@ -43,7 +42,9 @@ def aggregate_truth_ratios(ratios: Floats, *, aggregate: Aggregate) -> float:
 
 def forget_quality(ratios: Floats, retain_ratios: Floats) -> float:
     """Return the p-value of the two-sample Kolmogorov-Smirnov test of truth ratios (TOFU, section 2.2.2)."""
-    return float(stats.ks_2samp(ratios, retain_ratios).pvalue)
+    from scipy.stats import ks_2samp  # noqa: PLC0415 - a second that an evaluation without a retain model need not pay
+
+    return float(ks_2samp(ratios, retain_ratios).pvalue)
 
 
 def exact_memorization(scores: TokenScores) -> Floats:
@@ -61,7 +62,8 @@ def extraction_strength(scores: TokenScores) -> Floats:
 
 def model_utility(parts: list[float]) -> float:
     """Return the harmonic mean of the parts; one zero makes it 0."""
-    return float(stats.hmean(parts))
+    values = np.array(parts)
+    return 0.0 if (values == 0).any() else float(len(values) / (1 / values).sum())
 
 
 def _extraction_strength(correct: np.ndarray) -> float:

@@ -85,6 +85,8 @@ def load_language_model(
         require_plain_weights(base)
     try:
         config = AutoConfig.from_pretrained(base, local_files_only=True, trust_remote_code=False, **gguf)
+        if dtype == "auto":
+            _require_plain_dtype(base, config)
         untyped: Any = AutoModelForCausalLM
         network, report = untyped.from_pretrained(
             base,
@@ -103,7 +105,7 @@ def load_language_model(
             network = _with_adapter(network, adapter)
         with_tokenizer = _tokenizer_folder(base, adapter)
         tokenizer = load_transformers_tokenizer(with_tokenizer, **_gguf(with_tokenizer))
-    except (OSError, ImportError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+    except (OSError, ImportError, ValueError, TypeError, KeyError, RuntimeError, SafetensorError) as error:
         raise InvalidModelFolder(f"{folder} cannot be loaded as a causal language model: {error}") from error
     if tokenizer.eos_token_id is None:
         raise InvalidModelFolder(f"the tokenizer of {folder} has no end-of-sequence token; set eos_token")
@@ -154,7 +156,8 @@ def require_settings(folders: Sequence[Path], *, dtype: str, device: str) -> Non
 def base_and_adapter(folder: Path) -> tuple[Path, Path | None]:
     """Return the folder of the weights, and of the adapter that changes them. Raises InvalidModelFolder."""
     if not folder.is_dir():
-        raise InvalidModelFolder(f"{folder} is not a folder")
+        hint = "; give the folder that it lies in" if folder.is_file() else ""
+        raise InvalidModelFolder(f"{folder} is not a folder{hint}")
     adapter_config = folder / "adapter_config.json"
     if not adapter_config.exists():
         return folder, None
@@ -177,6 +180,13 @@ def _gguf(folder: Path) -> dict[str, Any]:
     if len(files) > 1:
         raise InvalidModelFolder(f"{folder} holds {', '.join(files)}; keep one of them there")
     return {"gguf_file": files[0]}
+
+
+def _require_plain_dtype(folder: Path, config: Any) -> None:
+    stored = str(getattr(config, "dtype", None) or "float32").removeprefix("torch.")
+    plain = [*DTYPES][1:]
+    if stored not in (*plain, "float64"):
+        raise InvalidModelFolder(f"the weights of {folder} are of type {stored}; allowed are {', '.join(plain)}")
 
 
 def _require_all_weights(folder: Path, report: Any) -> None:
@@ -206,10 +216,23 @@ def require_plain_weights(folder: Path) -> None:
             f"{folder / 'config.json'} asks for code of its own (`auto_map`), which is never run; allowed are the "
             "architectures of the transformers library"
         )
+    if quantised := config.get("quantization_config"):
+        kind = quantised.get("quant_method", "unknown") if isinstance(quantised, dict) else quantised
+        raise InvalidModelFolder(
+            f"the weights of {folder} are quantised ({kind}), as its config.json says; allowed are plain ones in "
+            "float32, bfloat16 or float16: load it with transformers, call `dequantize()` and save it"
+        )
     if not any(folder.glob("*.safetensors")):
-        pickles = sorted(path.name for path in [*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.pth")])
-        why = f"; {', '.join(pickles)} may run code when loaded and is refused" if pickles else ""
-        raise InvalidModelFolder(f"{folder} holds no weights in safetensors{why}; save it with `safe_serialization`")
+        raise InvalidModelFolder(f"{folder} holds no weights in safetensors{_advice(folder)}")
+
+
+def _advice(folder: Path) -> str:
+    if pickles := sorted(path.name for ending in ("bin", "pt", "pth") for path in folder.glob(f"*.{ending}")):
+        named = ", ".join(pickles)
+        return f"; {named} may run code when loaded and is refused: load it where you trust it, and save it again"
+    if gguf := sorted(path.name for path in folder.glob("*.gguf")):
+        return f"; {gguf[0]} is read only where no config.json lies beside it: put it into a folder of its own"
+    return "; expected are files that `save_pretrained` wrote"
 
 
 def _attention(config: Any) -> str:

@@ -1,6 +1,7 @@
 """The files of a task in a folder: JSON lines or JSON lists, found by their names."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from lethe.huggingface.task_catalogue import LanguageTask, TaskFile
 from lethe.text_files import read_text
 
 Row = dict[str, Any]
+SURROGATE = re.compile("[\ud800-\udfff]")
 ENDINGS = ("[jJ][sS][oO][nN][lL]", "[jJ][sS][oO][nN]")  # in upper case, too
+SCORED = ("answer", "paraphrased_answer", "perturbed_answer", "gt", "text", "document")  # not without a word
 FIELD_TYPES: Mapping[type, str] = {str: "a text", int: "a whole number", list: "a list of texts"}
 
 
@@ -78,6 +81,9 @@ def read_rows(path: Path, fields: Mapping[str, type]) -> list[Row]:
                 raise InvalidTaskData(
                     f"{path}, row {number}: `{field}` must be {FIELD_TYPES[kind]}, and is {_shown(row.get(field))}"
                 )
+            for text in _texts(row[field]):
+                if wrong := _wrong(text, is_scored=field in SCORED):
+                    raise InvalidTaskData(f"{path}, row {number}: `{field}` {wrong}")
     if not rows:
         raise InvalidTaskData(f"{path} has no row")
     return rows
@@ -115,6 +121,19 @@ def _fits(value: Any, kind: type) -> bool:
             isinstance(value, list) and bool(value) and all(isinstance(entry, str) for entry in value)
         )
     return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _texts(value: Any) -> list[str]:
+    return value if isinstance(value, list) else [value] if isinstance(value, str) else []
+
+
+def _wrong(text: str, *, is_scored: bool) -> str:
+    """Return what is wrong with a text; empty where nothing is."""
+    if is_scored and not text.strip():
+        return "is empty, so that nothing of it could be scored: leave the row out"
+    if half := SURROGATE.search(text):
+        return f"holds {half[0]!r}, half of a character: write the whole one (UTF-16 has two halves), or leave it out"
+    return ""
 
 
 def _shown(value: Any) -> str:

@@ -156,6 +156,8 @@ def test_several_folders_give_their_mean(data, models):
         ("world_facts_perturbed.jsonl", "\n", "has no row"),
         ("forget05_perturbed.jsonl", "{}", "several files that match"),
         ("holdout10.jsonl", '{"question": 3, "answer": "a"}', "`question` must be a text, and is 3"),
+        ("holdout10.jsonl", '{"question": "a", "answer": " "}', "row 1: `answer` is empty, so that nothing of it"),
+        ("holdout10.jsonl", '{"question": "a \\ud83d", "answer": "a"}', "`question` holds '.ud83d', half of a"),
     ],
 )
 def test_wrong_data_are_named(data, file, text, message):

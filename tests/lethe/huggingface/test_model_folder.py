@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from lethe.huggingface.answer_scores import score_answers
@@ -162,3 +163,36 @@ def test_vocabulary_stays_whole(tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
     assert load_language_model(copy).network.get_input_embeddings().weight.shape[0] == 320
+
+
+@pytest.mark.parametrize("method", ["fp8", "gptq", "bitsandbytes"])
+def test_quantised_weights_are_named(tmp_path, method):
+    folder = write_model(tmp_path / "model", "llama")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "quantization_config": {"quant_method": method}}))
+    with pytest.raises(InvalidModelFolder, match=rf"are quantised \({method}\).*allowed are plain ones in float32"):
+        load_language_model(folder)
+
+
+def test_weights_in_eight_bits_are_named(tmp_path):
+    folder = write_model(tmp_path / "model", "llama")
+    weights = load_file(folder / "model.safetensors")
+    eight = {name: weight.to(torch.float8_e4m3fn) for name, weight in weights.items()}
+    save_file(eight, folder / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "dtype": "float8_e4m3fn"}))
+    with pytest.raises(InvalidModelFolder, match="are of type float8_e4m3fn; allowed are float32, bfloat16"):
+        load_language_model(folder)
+
+
+def test_advice_is_about_what_lies_in_the_folder(tmp_path):
+    folder = write_model(tmp_path / "model", "llama")
+    weights = folder / "model.safetensors"
+    with pytest.raises(InvalidModelFolder, match="give the folder that it lies in"):
+        load_language_model(weights)
+    weights.unlink()
+    with pytest.raises(InvalidModelFolder, match=r"no weights in safetensors; expected are files that"):
+        load_language_model(folder)
+    (folder / "model.gguf").write_bytes(b"GGUF")
+    with pytest.raises(InvalidModelFolder, match=r"model\.gguf is read only where no config\.json lies beside it"):
+        load_language_model(folder)
