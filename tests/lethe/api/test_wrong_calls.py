@@ -177,7 +177,7 @@ def test_right_call_says_nothing() -> None:
         "labels of both sides differ": "of the unlearned arrays and of the retrained arrays differ",
         "5 confidences, 16 accuracies": "unlearned `confidences` (5, 6) has 5, unlearned `retain_",
         "softmax as logits": "unlearned `forget_logits` (16, 6, 3) hold probabilities",
-        "one model a side": "needs at least 2 on each side, not 1 and 1",
+        "one model a side": "needs at least 2 unlearned models, not 1",
         "5 unlearned, 16 retrained": "5 unlearned and 16 retrained models",
         "accuracy in percent": "unlearned `retain_accuracy` must be within [0, 1], not",
         "a state_dict": "look like one state_dict",
