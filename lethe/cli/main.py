@@ -78,8 +78,11 @@ class AllCommands(TyperGroup):
         for heading, (explained, others) in SECTIONS.items():
             there = [name for name in (*explained, *others) if name in self.commands]
             shown = [(name, self.commands[name].get_short_help_str(60)) for name in there if name in explained]
+            if not there:  # of a wheel, which hosts nothing
+                continue
             with formatter.section(heading):
-                formatter.write_dl(shown)
+                if shown:
+                    formatter.write_dl(shown)
                 if rest := [name for name in there if name in others]:
                     formatter.write_text(f"and: {', '.join(rest)}")
 
