@@ -15,13 +15,13 @@ from lethe.data.files import read_tensors, write_tensors
 from lethe.data.partition import Cut, Indices
 
 SIDE_SHARE = 8  # the square's side is this part of the image's shorter side
-LEAST_SIDE = 2  # pixels
+MIN_SIDE = 2  # pixels
 WHITE = 255
 
 
 def with_trigger(images: NDArray[Any]) -> NDArray[np.uint8]:
     """Return copies of the images with the trigger; all other pixels stay. images: uint8 [n, C, H, W]."""
-    side = max(LEAST_SIDE, -(-min(images.shape[2:]) // SIDE_SHARE))
+    side = max(MIN_SIDE, -(-min(images.shape[2:]) // SIDE_SHARE))
     stamped = np.array(images, dtype=np.uint8)
     stamped[:, :, -side:, -side:] = WHITE
     return stamped

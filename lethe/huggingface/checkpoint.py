@@ -40,7 +40,7 @@ class Checkpoint:
             if stored.get(name) != self.run.get(name):
                 raise InvalidInput(
                     f"{self.path} is of a run that was interrupted, with another {name}: {stored.get(name)} there, "
-                    f"{self.run.get(name)} here. Give what was given then, or remove the file to begin anew"
+                    f"{self.run.get(name)} here. Give what was given then, or remove the file to start over"
                 )
 
     def restore(self, optimizer: torch.optim.Optimizer, state: dict[str, Any] | None) -> int:
@@ -92,7 +92,7 @@ class Checkpoint:
         try:
             return read_tensors_and_metadata(self.path)
         except DamagedSplit as error:
-            raise InvalidInput(f"{self.path} is damaged: remove it to begin anew") from error
+            raise InvalidInput(f"{self.path} is damaged: remove it to start over") from error
 
 
 def _weights(optimizer: torch.optim.Optimizer) -> list[Tensor]:

@@ -229,5 +229,5 @@ def test_checkpoint_of_another_run_is_refused_with_the_difference(tmp_path, data
     with pytest.raises(InvalidInput, match=said):
         unlearn(model, tmp_path / "out", **{**given, **changed}, **files)
     (tmp_path / "out.checkpoint").write_bytes(b"x")
-    with pytest.raises(InvalidInput, match="is damaged: remove it to begin anew"):
+    with pytest.raises(InvalidInput, match="is damaged: remove it to start over"):
         unlearn(model, tmp_path / "out", **given, **files)
