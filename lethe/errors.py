@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 
 from pydantic import ValidationError
 
-MOST_NAMED = 100  # wrong values of one file or form: somebody may write any number
+MAX_NAMED = 100  # wrong values of one file or form: somebody may write any number
 UNKNOWN = "is not known: nothing of this name can be set"
 PLAIN = {
     "Extra inputs are not permitted": UNKNOWN,
@@ -72,11 +72,11 @@ class InvalidInput(AppError):
         """Return the error of a file or a form, called `source`, that has these wrong values; the first are named."""
         if len(violations) == 1:
             return cls(f"{source}: {violations[0]}", violations=violations)
-        summary, named = f"{source}: {len(violations)} wrong values", violations[:MOST_NAMED]
+        summary, named = f"{source}: {len(violations)} wrong values", violations[:MAX_NAMED]
         lines = "".join(f"\n  {violation}" for violation in named)
         if len(named) < len(violations):
-            summary += f", of which the first {MOST_NAMED} are named"
-            lines += f"\n  and {len(violations) - MOST_NAMED} more"
+            summary += f", of which the first {MAX_NAMED} are named"
+            lines += f"\n  and {len(violations) - MAX_NAMED} more"
         return cls(f"{source}:{lines}", violations=named, summary=summary)
 
     @classmethod

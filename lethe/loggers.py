@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Result: TypeAlias = Union["Evaluation", "ScoreResult", "MethodRuns", "BenchmarkResult"]
 Scalar = str | int | float | bool
 MAX_BATCH = 1_000  # metrics that MLflow takes in one call
-LONGEST_NAME = 250  # that MLflow takes
+MAX_NAME_LENGTH = 250  # that MLflow takes
 PART = re.compile(r"[^\w. -]+")
 
 
@@ -140,7 +140,9 @@ def numbers(result: Result) -> dict[str, float]:
     """Return a result's numbers by name: values, ends of 95 % intervals, references. What is not finite is left out."""
     named = {"/".join(map(_part, parts)): value for parts, value in _numbers(result)}
     return {
-        name[:LONGEST_NAME]: float(value) for name, value in named.items() if value is not None and math.isfinite(value)
+        name[:MAX_NAME_LENGTH]: float(value)
+        for name, value in named.items()
+        if value is not None and math.isfinite(value)
     }
 
 
@@ -191,7 +193,7 @@ def _ends(name: str, interval: tuple[float, float] | None) -> Iterator[tuple[tup
 
 
 def _name(name: str) -> str:
-    return _part(name)[:LONGEST_NAME]
+    return _part(name)[:MAX_NAME_LENGTH]
 
 
 def _part(text: str) -> str:

@@ -19,7 +19,7 @@ from sandbox.syscalls import AARCH64, ALLOWED, CHECKED, FOR_DRIVERS, X86_64
 _LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
 _JUMP_EQUAL = 0x15
 _JUMP_GREATER = 0x25
-_JUMP_AT_LEAST = 0x35
+_MIN_JUMP = 0x35
 _JUMP_ANY_BIT = 0x45
 _RETURN = 0x06
 
@@ -85,12 +85,12 @@ def build_filter(machine: str | None = None, *, accelerator: bool = False) -> by
         (_LOAD, 0, 0, _OFFSET_NUMBER),
     ]
     if column == X86_64:
-        program += [(_JUMP_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _KILL_PROCESS)]
+        program += [(_MIN_JUMP, 0, 1, _X32_BIT), (_RETURN, 0, 0, _KILL_PROCESS)]
     for call, body in _argument_rules(accelerator=accelerator):
         program += _for_call((CHECKED | FOR_DRIVERS)[call][column], body)
     numbers = [pair[column] for pair in ALLOWED.values()]
     for low, high in _ranges(number for number in numbers if number is not None):
-        program += [(_JUMP_AT_LEAST, 0, 2, low), (_JUMP_GREATER, 1, 0, high), (_RETURN, 0, 0, _ALLOW)]
+        program += [(_MIN_JUMP, 0, 2, low), (_JUMP_GREATER, 1, 0, high), (_RETURN, 0, 0, _ALLOW)]
     program.append((_RETURN, 0, 0, _ERRNO | errno.ENOSYS))
     return b"".join(struct.pack("<HBBI", *instruction) for instruction in program)
 

@@ -22,7 +22,7 @@ from lethe.reference.export import export_split
 ROOT = Path(__file__).resolve().parents[1]
 DEMO = ROOT / "examples" / "demo" / "digits.toml"
 BENCHMARK = ROOT / "examples" / "benchmarks" / "fashion-tuned.toml"
-MOST_BYTES = 50_000_000
+MAX_BYTES = 50_000_000
 LICENCES = {  # of the data that lies in a bundle
     "digits": "Optical Recognition of Handwritten Digits (Alpaydin and Kaynak, UCI), CC BY 4.0",
     "fashion-mnist": "Fashion-MNIST (Zalando SE), MIT",
@@ -48,9 +48,9 @@ def main() -> None:
         export_split(split, path, licence=LICENCES[dataset], description=f"From {file}.", key=key, leave_out=leave_out)
         size = path.stat().st_size
         print(f"{path}: {size / 1e6:.1f} MB", flush=True)
-        too_large += [name] if size >= MOST_BYTES else []
+        too_large += [name] if size >= MAX_BYTES else []
     if too_large:
-        sys.exit(f"{MOST_BYTES / 1e6:.0f} MB or more: {', '.join(too_large)}")
+        sys.exit(f"{MAX_BYTES / 1e6:.0f} MB or more: {', '.join(too_large)}")
 
 
 def _splits(

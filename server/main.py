@@ -38,9 +38,9 @@ from server.api.workers.router import router as worker_tokens_router
 from server.config import get_settings
 from server.middleware import PlainHeaders, RequestIds
 from server.problem_details import Problem, add_handlers, problems
+from server.prometheus.exposition import LastFigures
 from server.prometheus.http import Measured
 from server.prometheus.router import router as metrics_router
-from server.prometheus.service import LastFigures
 from server.request_bodies import BodyLimit
 from server.shares import Shares
 from server.web.api_reference import first_sentence

@@ -24,10 +24,10 @@ from server.evaluations import lease_reaper
 from server.evaluations.unserved import find_unserved, tell_organisers
 from server.finals import scheduler
 from server.last_times import Upkeep
-from server.metric_results import service as metric_results
+from server.metric_results import metric_results
 from server.notifications import email_delivery, webhook_delivery
 from server.queue import COMPUTE_METRICS, DELIVER_WEBHOOKS, PREPARE_SPLIT, SEND_MAIL, SWEEP, send
-from server.rejudging import service
+from server.rejudging import rejudgings
 from server.storage import get_storage
 from server.submissions import baselines
 from server.workers import registration
@@ -129,7 +129,7 @@ def sweep_lost(*, by_beat: bool = False) -> None:
         send(COMPUTE_METRICS, evaluation_id)
     with database.write() as session:
         scheduler.tick(session, database_clock(session))
-        service.retry_host_faults(session, max_attempts=settings.max_attempts)
+        rejudgings.retry_host_faults(session, max_attempts=settings.max_attempts)
     baselines.submit_missing(database, storage, at=now())
     benchmarks.submit_missing(database, storage, at=now())
     if email_delivery.is_due(database, settings, at=now()):

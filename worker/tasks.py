@@ -13,7 +13,7 @@ from celery.signals import worker_process_init, worker_process_shutdown
 
 from server import telemetry
 from server.config import get_settings
-from server.evaluations import repository as evaluations
+from server.evaluations import evaluation_repository
 from server.evaluations.claimed_shard import ClaimedShard
 from server.queue import (
     COMPUTE_METRICS,
@@ -50,7 +50,7 @@ def _heard_of() -> Iterator[None]:
 def _traced(name: str, evaluation_id: str) -> Iterator[None]:
     """Continue the trace of the upload in logs and spans, as a shard's does."""
     with get_context().database.read() as session:
-        trace = evaluations.trace_of(session, evaluation_id)
+        trace = evaluation_repository.trace_of(session, evaluation_id)
     with (
         structlog.contextvars.bound_contextvars(**trace),
         telemetry.span(name, evaluation=evaluation_id, submission=trace.get("submission", "")),

@@ -25,8 +25,8 @@ from benchmarks.papers.ordering import (
 )
 
 Found = Iterator[tuple[str, Decision, str]]
-LEAST_METHODS = 4  # below it a rank correlation says nothing
-LEAST_GAP = 0.05  # in which two cells must differ for one to be called the more overfitted
+MIN_METHODS = 4  # below it a rank correlation says nothing
+MIN_GAP = 0.05  # in which two cells must differ for one to be called the more overfitted
 PARTIAL = re.compile(r"retrained without (\d+) ?%")
 
 
@@ -58,7 +58,7 @@ def _same_order(views: Sequence[CellView]) -> Found:
         f_one = one.known("f", *one.methods)
         f_each = each.known("f", *f_one)
         pairs = np.array([(f_one[name], value) for name, value in f_each.items()])
-        if len(pairs) < LEAST_METHODS or (pairs.min(axis=0) == pairs.max(axis=0)).any():
+        if len(pairs) < MIN_METHODS or (pairs.min(axis=0) == pairs.max(axis=0)).any():
             continue
         rho = float(spearmanr(pairs[:, 0], pairs[:, 1]).statistic)
         yield (
@@ -116,7 +116,7 @@ def _overfitted(views: Sequence[CellView]) -> Found:
     for pair in _equal_but_for(views, "training"):
         gaps = [_generalisation_gap(view) for view in pair]
         signals = [_signal(view) for view in pair]
-        if None in gaps or None in signals or abs(gaps[0] - gaps[1]) < LEAST_GAP:  # type: ignore[operator]
+        if None in gaps or None in signals or abs(gaps[0] - gaps[1]) < MIN_GAP:  # type: ignore[operator]
             continue
         more, less = (0, 1) if gaps[0] > gaps[1] else (1, 0)  # type: ignore[operator]
         strong, weak = signals[more], signals[less]
@@ -183,7 +183,7 @@ PARTIAL_MODELS = "`miau` and methods called `retrained without 25 %`, `50 %`, `7
 PAIR_RULES = (
     BenchmarkRule(
         "E-03", False, "Spearman of F with one original and with one for each run is at least 0.7",
-        f"{TWO_SETUPS} F of {LEAST_METHODS} methods that differ", _same_order,
+        f"{TWO_SETUPS} F of {MIN_METHODS} methods that differ", _same_order,
     ),
     BenchmarkRule(
         "E-03", True, "F of ssd is higher with an original for each run than with one",
@@ -199,7 +199,7 @@ PAIR_RULES = (
     ),
     BenchmarkRule(
         "E-11", True, "the attack on the original is further from exact retraining where the networks overfit more",
-        f"two cells that differ in training alone and by {LEAST_GAP} in the gap from retain to test accuracy, with "
+        f"two cells that differ in training alone and by {MIN_GAP} in the gap from retain to test accuracy, with "
         "mia_forget_test or mia_gap",
         _overfitted,
     ),

@@ -37,8 +37,8 @@ from lethe.reports.benchmark_tables import epsilon_by_method
 
 MIAU_OF_ORIGINAL = 0.1007
 CLOSE_GAPS = 0.02
-MOST_AT_CAP = 0.5  # with two thirds at the cap, even equal hardest tenths overlap by no more than 1.5 times chance
-MOST_UNCOUNTED = 0.95  # with more, the 95th percentile is of an example that KLOM's bins leave out
+MAX_AT_CAP = 0.5  # with two thirds at the cap, even equal hardest tenths overlap by no more than 1.5 times chance
+MAX_UNCOUNTED = 0.95  # with more, the 95th percentile is of an example that KLOM's bins leave out
 CONFUSIONS = ("interclass-confusion", "iid-confusion")
 
 
@@ -124,10 +124,10 @@ def _hard_examples(view: CellView) -> Iterator[Ordering]:
     epsilon, cap = epsilon_by_method(view.content, view.name), view.epsilon_cap()
     at_cap = {name: float((values >= cap).mean()) for name, values in epsilon.items()}
     varying = {name: values for name, values in epsilon.items() if values.min() != values.max()}
-    varying = {name: values for name, values in varying.items() if at_cap[name] <= MOST_AT_CAP}
+    varying = {name: values for name, values in varying.items() if at_cap[name] <= MAX_AT_CAP}
     if len(varying) < 2:
         needed = (
-            f"two methods whose epsilon differs between examples and is below the cap for at least {MOST_AT_CAP:.0%}"
+            f"two methods whose epsilon differs between examples and is below the cap for at least {MAX_AT_CAP:.0%}"
         )
         there = f"; at the cap: {shown(at_cap)}" if at_cap else ""
         yield _open(view, "E-05", True, statement, f"{needed} of them are needed{there}")
@@ -299,7 +299,7 @@ def _klom(view: CellView) -> Iterator[Ordering]:
     if original is None or oracle is None or len(f) < 4:
         yield _open(view, "E-27", True, "KLOM agrees with F", "klom and f of four methods are needed")
         return
-    if view.table(ORIGINAL, metric).get("uncounted", 0) > MOST_UNCOUNTED * view.n_forget():
+    if view.table(ORIGINAL, metric).get("uncounted", 0) > MAX_UNCOUNTED * view.n_forget():
         reason = "klom leaves out all of the original's margins in nearly all examples: klom_closed is needed"
         yield _open(view, "E-27", True, "KLOM agrees with F", reason)
         return

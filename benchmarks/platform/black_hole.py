@@ -19,9 +19,8 @@ from pathlib import Path
 import httpx
 from sqlalchemy import make_url
 
-from server.accounts import service as accounts
-from server.accounts import tokens
-from server.competitions import service as competitions
+from server.accounts import accounts, tokens
+from server.competitions import competitions
 from server.db import Database
 from server.embedded.redis import start_redis
 from server.migrate import upgrade
@@ -34,7 +33,7 @@ from tests.support.s3 import s3_server
 from tests.support.web_process import web_process
 
 PASSWORD = "a long password"
-LONGEST_S = 60.0  # then a request counts as unanswered
+MAX_S = 60.0  # then a request counts as unanswered
 TOKENS = "/api/v1/tokens"
 
 
@@ -114,7 +113,7 @@ def measure(
 
 def client_of(stack: ExitStack, folder: Path, environment: dict[str, str]) -> httpx.Client:
     port = stack.enter_context(web_process(folder, LETHE_HOME=str(folder / "home"), **environment))
-    return httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=LONGEST_S)
+    return httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=MAX_S)
 
 
 def of_uploads(client: httpx.Client, headers: dict[str, str]) -> dict[str, Callable[[], httpx.Response]]:

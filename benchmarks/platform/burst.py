@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 from benchmarks.platform.claims import competition_file
 from server import queue
 from server.db import Database, now
-from server.evaluations import leases, service
+from server.evaluations import evaluations, leases
 from server.evaluations.claimed_shard import ClaimedShard
 from server.migrate import upgrade
 from server.models.account import Account
@@ -87,7 +87,7 @@ def submit(database: Database, *, teams: int, shards: int) -> None:
         session.flush()
         split = session.scalars(select(Split).where(Split.visibility == "public")).one()
         for number in range(teams):
-            service.start(session, _submission(session, competition, f"team-{number}"), split, smoke=True)
+            evaluations.start(session, _submission(session, competition, f"team-{number}"), split, smoke=True)
 
 
 def _submission(session: Session, competition: Competition, name: str) -> Submission:

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MOST_S = 1800
-MOST_CONSTANT = 10  # one more than 600 seconds is not a mistake that a test should find
+MAX_S = 1800
+MAX_CONSTANT = 10  # one more than 600 seconds is not a mistake that a test should find
 SKIPPED_CALLS = ("log", "warnings", "logger")  # what is only logged is not a rule
 
 
@@ -53,7 +53,7 @@ RULES = {
         ),
     ),
     "finals": Rule(
-        ("server/finals/service.py", "server/competitions/lifecycle.py"),
+        ("server/finals/finals.py", "server/competitions/lifecycle.py"),
         (
             "tests/server/competitions",
             "tests/server/finals",
@@ -64,7 +64,7 @@ RULES = {
         ),
     ),
     "sealed scores": Rule(
-        ("server/leaderboard/service.py", "server/leaderboard/ladder.py", "server/leaderboard/ranking.py"),
+        ("server/leaderboard/boards.py", "server/leaderboard/ladder.py", "server/leaderboard/ranking.py"),
         ("tests/server/leaderboard", "tests/server/test_sealed.py", "tests/server/finals/test_finals.py"),
     ),
     "methods": Rule(
@@ -196,7 +196,7 @@ class _Changes(ast.NodeVisitor):
     def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, bool):
             self.found.append((node, ast.Constant(not node.value)))
-        elif isinstance(node.value, int | float) and abs(node.value) < MOST_CONSTANT:
+        elif isinstance(node.value, int | float) and abs(node.value) < MAX_CONSTANT:
             self.found.append((node, ast.Constant(node.value + 1)))
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
@@ -261,7 +261,7 @@ def fails(rule: str, copy: Path) -> bool:
     """Return whether a test of the rule fails, never ends, or kills its process (a wrong index in compiled code)."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *RULES[rule].tests]
     try:
-        ended = subprocess.run(command, cwd=copy, capture_output=True, timeout=MOST_S, check=False)
+        ended = subprocess.run(command, cwd=copy, capture_output=True, timeout=MAX_S, check=False)
     except subprocess.TimeoutExpired:
         return True
     if ended.returncode > 2:

@@ -20,8 +20,7 @@ from pathlib import Path
 
 from benchmarks.web.client import Answer, one_by_one, per_second
 from benchmarks.web.seed import Seeded, seed
-from server.accounts import service as accounts
-from server.accounts import sessions
+from server.accounts import accounts, sessions
 from server.db import Database
 from server.migrate import upgrade
 from server.storage import Storage

@@ -12,8 +12,8 @@ import numpy as np
 from benchmarks.web.names import ERRORS, NOTES
 from benchmarks.web.people import N_FORGET, ORACLE_SCORE, WEEKS, Row
 from lethe.competition.file import CompetitionFile
-from server.evaluations.service import SCORER_VERSION
-from server.metric_results.service import hash_parameters
+from server.evaluations.evaluations import SCORER_VERSION
+from server.metric_results.metric_results import hash_parameters
 
 CODE = (Path(__file__).parents[2] / "examples" / "submissions" / "finetune.py").read_bytes()
 ABOVE_ORACLE = 8  # number of the team that scores above exact retraining

@@ -37,7 +37,7 @@ def unlearning(net, retain_loader, forget_loader, val_loader):
     net.eval()
 """
 LOOK_EVERY_S = 2.0
-MOST_TRIES = 60  # while the server is busy or not there
+MAX_TRIES = 60  # while the server is busy or not there
 
 
 def propose(tried, rng):
@@ -67,7 +67,7 @@ def send(client, slug, setting):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "submission.py"
         path.write_text(CODE.format(**setting))
-        for attempt in range(MOST_TRIES):
+        for attempt in range(MAX_TRIES):
             try:
                 return client.submit(slug, path, message=json.dumps(setting))
             except Unreachable:

@@ -18,7 +18,7 @@ from lethe.metrics.core.registry import Metric, Resampling, Scope, metrics
 Int64 = NDArray[np.int64]
 DRAWS = 8  # of each kind
 QUARTER = 0.25
-FEWEST_RESAMPLES = 20
+MIN_RESAMPLES = 20
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ def _rows(arrays: Arrays, rows: Int64) -> Arrays:
 
 
 def _value(inputs: Inputs, entry: Metric) -> float:
-    fewer = {"n_resamples": FEWEST_RESAMPLES} if "n_resamples" in entry.defaults.model_fields else {}
+    fewer = {"n_resamples": MIN_RESAMPLES} if "n_resamples" in entry.defaults.model_fields else {}
     try:
         return float(compute(inputs, entry, checked_parameters(entry, fewer)).value)
     except (InvalidMetricInput, ValueError, ArithmeticError):  # some attacks fail on constant outputs: no value either

@@ -26,7 +26,7 @@ from lethe.benchmark.benchmark_file import (
 )
 from lethe.competition.file import CompetitionFile
 from lethe.competition.metric_requests import lacking_for_metric
-from lethe.competition.report_section import MOST_CAPTURE
+from lethe.competition.report_section import MAX_CAPTURE
 from lethe.competition.task import LEVELS, PROBED_LEVEL, Kind
 from lethe.errors import InvalidCompetitionFile, InvalidInput
 from lethe.methods.catalogue import method_info
@@ -194,7 +194,7 @@ def _report(file: BenchmarkFile, given: object) -> dict[str, Any]:
     kind: Kind = next((name for name in LEVELS if name == given), "image-classification")
     asked = [request for request in file.metrics if request.id not in SCORES]
     metrics = [request.model_dump() for request in asked if not lacking_for_metric(request.id, kind)]
-    levels = [level for level in file.capture_levels if level in LEVELS[kind] and level <= MOST_CAPTURE]
+    levels = [level for level in file.capture_levels if level in LEVELS[kind] and level <= MAX_CAPTURE]
     kept = {"keep_weights": file.keep_weights} if file.keep_weights and PROBED_LEVEL in LEVELS[kind] else {}
     return {"metrics": metrics} | ({"capture": max(levels)} if levels else {}) | kept
 

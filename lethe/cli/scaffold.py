@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from lethe.errors import InvalidInput
 
 TEMPLATES = Path(__file__).parent / "templates"
-LONGEST_NAME = 30  # characters; so that a line of imports fits
+MAX_NAME_LENGTH = 30  # characters; so that a line of imports fits
 PYPROJECT = """\
 [build-system]
 requires = ["setuptools>=77"]
@@ -57,9 +57,9 @@ KINDS = {
 
 def checked_name(name: str) -> str:
     """Return the name. Raises InvalidInput, saying what is allowed, for one that no module can have."""
-    if not re.fullmatch(rf"[a-z][a-z0-9_]{{0,{LONGEST_NAME - 1}}}", name) or keyword.iskeyword(name):
+    if not re.fullmatch(rf"[a-z][a-z0-9_]{{0,{MAX_NAME_LENGTH - 1}}}", name) or keyword.iskeyword(name):
         raise InvalidInput(
-            f"the name {name!r} is not allowed: 1 to {LONGEST_NAME} lower-case letters, digits and underscores, "
+            f"the name {name!r} is not allowed: 1 to {MAX_NAME_LENGTH} lower-case letters, digits and underscores, "
             "a letter first, and not a keyword of Python"
         )
     return name

@@ -15,7 +15,7 @@ FORMAT = "lethe-bundle/1"
 MANIFEST, COMPETITION = "manifest.json", "competition.json"
 PUBLIC_DIGITS = 5  # decimals of a public score on pages; its receipt holds every bit
 PIECE = 1 << 20
-MOST_BYTES = 8 << 30  # that a bundle may unpack to
+MAX_BYTES = 8 << 30  # that a bundle may unpack to
 Score = tuple[dict[str, Any], dict[str, Any], str, dict[str, Any]]  # an entry, a part of it, the split, the score
 
 
@@ -38,7 +38,7 @@ class CheckedBundle:
 def unpack(archive: Path, into: Path) -> int:
     """Unpack a bundle's zip into a new or empty folder. Return how many files it has.
 
-    Raises InvalidInput for another folder, HostFault for a damaged file, or one beyond MOST_BYTES.
+    Raises InvalidInput for another folder, HostFault for a damaged file, or one beyond MAX_BYTES.
     """
     if into.exists() and (not into.is_dir() or any(into.iterdir())):
         raise InvalidInput(f"{into} is not an empty folder; name another one")
@@ -47,8 +47,8 @@ def unpack(archive: Path, into: Path) -> int:
             names = zipped.namelist()
             if wrong := [name for name in names if not _is_inside(name)]:
                 raise HostFault(f"the server's bundle holds a file of the name {wrong[0]!r}")
-            if (size := sum(each.file_size for each in zipped.infolist())) > MOST_BYTES:
-                raise HostFault(f"the server's bundle unpacks to {size:,} bytes; at most {MOST_BYTES:,} are taken")
+            if (size := sum(each.file_size for each in zipped.infolist())) > MAX_BYTES:
+                raise HostFault(f"the server's bundle unpacks to {size:,} bytes; at most {MAX_BYTES:,} are taken")
             zipped.extractall(into)
     except BadZipFile as error:
         raise HostFault(f"the server's bundle is damaged: {error}") from error

@@ -24,7 +24,9 @@ def describe_excess(name: str, options: Options) -> str | None:
         return f"lists more than {MAX_LAYERS:,} layers"
     if name == "module":
         return None
-    return _excess_of_parameters(LEAST[name], options) if name in LEAST else _excess_of_numbers(options)
+    return (
+        _excess_of_parameters(MIN_PARAMETERS[name], options) if name in MIN_PARAMETERS else _excess_of_numbers(options)
+    )
 
 
 def _excess_of_parameters(least: Callable[[Options], int], options: Options) -> str | None:
@@ -82,7 +84,7 @@ def _pairs(sizes: Sequence[int]) -> int:
     return sum(int(before) * int(after) for before, after in pairwise(sizes))
 
 
-LEAST: dict[str, Callable[[Options], int]] = {
+MIN_PARAMETERS: dict[str, Callable[[Options], int]] = {
     "mlp": _mlp,
     "small_cnn": _small_cnn,
     "all_cnn": _all_cnn,

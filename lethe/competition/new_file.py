@@ -13,9 +13,9 @@ from lethe.competition.sections import Limits
 from lethe.competition.splits_section import WEAKEST_SEED_BITS, ForgetSet
 from lethe.errors import InvalidCompetitionFile, Violation
 
-LARGEST_FORGET_FRACTION = 0.5
-LARGEST_RATES = {"sgd": 10.0, "adam": 1.0, "adamw": 1.0}
-LEAST_RUN_S = 0.1  # that starting a run takes, before its first line
+MAX_FORGET_FRACTION = 0.5
+MAX_RATES = {"sgd": 10.0, "adam": 1.0, "adamw": 1.0}
+MIN_RUN_S = 0.1  # that starting a run takes, before its first line
 
 
 def require_new(file: CompetitionFile, *, at: datetime, source: str = "competition file") -> None:
@@ -55,14 +55,14 @@ def limit_mistakes(limits: Limits, *, n_models: int) -> Iterator[Violation]:
     """Yield each limit that leaves a run no time to start in."""
     for name, runs in (("wall_time_s", n_models), ("run_wall_time_s", 1)):
         seconds = getattr(limits, name)
-        if seconds is not None and seconds < runs * LEAST_RUN_S:
+        if seconds is not None and seconds < runs * MIN_RUN_S:
             of_all = f"is for all {runs} runs together, {seconds / runs:.2g} s each; " if runs > 1 else ""
-            allowed = f"{of_all}must be at least {runs * LEAST_RUN_S:.3g}: starting a run alone takes {LEAST_RUN_S} s"
+            allowed = f"{of_all}must be at least {runs * MIN_RUN_S:.3g}: starting a run alone takes {MIN_RUN_S} s"
             yield Violation(f"limits.{name}", allowed, f"{seconds:g}")
 
 
 def _of_training(training: Training) -> Iterator[Violation]:
-    largest = LARGEST_RATES[training.optimizer]
+    largest = MAX_RATES[training.optimizer]
     if training.learning_rate > largest:
         allowed = f"must be at most {largest:g} with {training.optimizer}: no network learns in larger steps"
         yield Violation("training.learning_rate", allowed, repr(training.learning_rate))
@@ -74,9 +74,9 @@ def _of_training(training: Training) -> Iterator[Violation]:
 
 
 def _of_forget_set(forget: ForgetSet) -> Iterator[Violation]:
-    if forget.by not in ("class", "ids") and forget.fraction > LARGEST_FORGET_FRACTION:
+    if forget.by not in ("class", "ids") and forget.fraction > MAX_FORGET_FRACTION:
         allowed = (
-            f"must be at most {LARGEST_FORGET_FRACTION}: it is the share of the training set to forget, and more would "
+            f"must be at most {MAX_FORGET_FRACTION}: it is the share of the training set to forget, and more would "
             "be forgotten than kept"
         )
         yield Violation("splits.forget.fraction", allowed, repr(forget.fraction))

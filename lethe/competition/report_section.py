@@ -10,8 +10,8 @@ from lethe.competition.metric_requests import check_request, levels_for_metric
 from lethe.competition.section import Section
 from lethe.competition.task import PROBED_LEVEL
 
-MOST_COLUMNS = 3
-MOST_CAPTURE = 3  # arrays of higher levels are stored where a metric asks for them
+MAX_COLUMNS = 3
+MAX_CAPTURE = 3  # arrays of higher levels are stored where a metric asks for them
 MAX_KEPT = 8
 
 
@@ -32,10 +32,10 @@ class Report(Section):
 
     metrics: tuple[MetricRequest, ...] = Field(default=(), description='ids, or tables as { id = "zrf", seeds = 5 }')
     columns: tuple[str, ...] = Field(
-        default=(), max_length=MOST_COLUMNS, description="ids out of `metrics` that the leaderboard shows as columns"
+        default=(), max_length=MAX_COLUMNS, description="ids out of `metrics` that the leaderboard shows as columns"
     )
     capture: int | None = Field(
-        default=None, ge=0, le=MOST_CAPTURE, description="levels of arrays to store; default: what the metrics need"
+        default=None, ge=0, le=MAX_CAPTURE, description="levels of arrays to store; default: what the metrics need"
     )
     keep_weights: int = Field(
         default=0,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from lethe.competition.sections import Limits
 
-SMALLEST_USEFUL_S = 0.02  # of the processor: a dozen steps of torch in a fresh process, and what it loads for them
+MIN_USEFUL_S = 0.02  # of the processor: a dozen steps of torch in a fresh process, and what it loads for them
 WALL_TIMES_CPU = 10.0  # a run that waits for a processor has so many times its processor time by the clock
 
 
@@ -108,7 +108,7 @@ def _retraining_warnings(limits: Limits, cost: RetrainingCost, *, estimated: boo
             f"retraining from scratch fits into a run's limit: it {about} {takes_s:.3g} s{kind}, a run may take "
             f"{limit.training_s:.3g} s; an entry that retrains would win"
         )
-        if cost.cpu_s is not None and takes_s <= SMALLEST_USEFUL_S:
+        if cost.cpu_s is not None and takes_s <= MIN_USEFUL_S:
             return [
                 f"{said}. The network is so small that no limit binds: a few steps of torch take as long. Make the "
                 "task heavier to train"

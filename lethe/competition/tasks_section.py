@@ -13,7 +13,7 @@ from pydantic import Field
 from lethe.competition.section import Section, Weights
 from lethe.errors import Violation
 
-MOST_TASKS = 16
+MAX_TASKS = 16
 BETWEEN = "--"  # a competition's slug and its task's name
 OF_TASK = re.compile(r"tasks\.(\d+)\.(.+)")
 NAME = re.compile(r"[a-z0-9](?:-?[a-z0-9]){0,31}")
@@ -121,8 +121,8 @@ def said_once(violations: Sequence[Violation], data: Mapping[str, Any]) -> tuple
 
 def _wrong_tasks(tasks: Sequence[Any]) -> list[str]:
     """Return what is wrong with the tasks as they were written."""
-    if len(tasks) > MOST_TASKS:
-        return [f"tasks: at most {MOST_TASKS} are allowed, not {len(tasks)}"]
+    if len(tasks) > MAX_TASKS:
+        return [f"tasks: at most {MAX_TASKS} are allowed, not {len(tasks)}"]
     names = [task.get("name", task_name(str(task.get("slug", "")))) for task in tasks if isinstance(task, Mapping)]
     wrong = [message for place, task in enumerate(tasks) for message in _wrong_task(task, f"tasks.{place}")]
     return wrong or [f"tasks: two are called {name!r}" for name in dict.fromkeys(names) if names.count(name) > 1]

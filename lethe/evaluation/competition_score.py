@@ -9,7 +9,7 @@ from lethe.competition.file import CompetitionFile, Scoring
 from lethe.competition.visibility import Visibility
 from lethe.metrics.core.registry import metric
 from lethe.metrics.forgetting.final_score import ScoreParameters
-from lethe.metrics.scoring.resampling import FEWEST_MODELS
+from lethe.metrics.scoring.resampling import MIN_MODELS
 from lethe.metrics.scoring.score import ModelOutputs, Score, score
 
 ORACLE = "oracle"
@@ -23,7 +23,7 @@ def score_outputs(
 
     attack_seed: of the halves of the models that rules are fitted and judged on; see `secret_attack_seed`.
     """
-    enough = unlearned.confidences.shape[0] >= FEWEST_MODELS
+    enough = unlearned.confidences.shape[0] >= MIN_MODELS
     return score(
         unlearned,
         retrained,

@@ -16,7 +16,7 @@ from lethe.metrics import Inputs, InvalidMetricInput, evaluate
 from lethe.metrics.core.registry import Direction
 from lethe.metrics.scoring.score import Score
 
-LEAST_DISTANCE = 1e-9
+MIN_DISTANCE = 1e-9
 Interval = tuple[float, float]
 
 
@@ -43,7 +43,7 @@ class RankedValue:
         """Whether exact retraining is better than the original model."""
         reach = self.oracle - self.original
         better = {Direction.HIGHER: reach, Direction.LOWER: -reach}.get(self.direction, abs(reach))
-        return better > LEAST_DISTANCE  # not of NaN
+        return better > MIN_DISTANCE  # not of NaN
 
     def position(self, value: float) -> float:
         """Return where a value lies, from the original model (0) to exact retraining (1)."""

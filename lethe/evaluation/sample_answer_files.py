@@ -25,14 +25,14 @@ def texts_from_array(array: npt.NDArray[np.uint8]) -> list[str]:
 
 
 SAMPLE_ANSWERS = "hidden/sample_answers.json"  # not mounted: no run is to tell the sample from other data by it
-MOST_QUESTIONS = 20
-MOST_CHARACTERS = 1000  # of a text; a longer one is cut
+MAX_QUESTIONS = 20
+MAX_CHARACTERS = 1000  # of a text; a longer one is cut
 
 
 def plain_text(text: str) -> str:
-    """Return one line that steers no terminal and no page: at most MOST_CHARACTERS characters, all printable."""
+    """Return one line that steers no terminal and no page: at most MAX_CHARACTERS characters, all printable."""
     line = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
-    return line if len(line) <= MOST_CHARACTERS else line[: MOST_CHARACTERS - 1] + "…"
+    return line if len(line) <= MAX_CHARACTERS else line[: MAX_CHARACTERS - 1] + "…"
 
 
 Text = Annotated[str, AfterValidator(plain_text)]
@@ -54,7 +54,7 @@ class SampleQuestion(_Part):
 class SampleQuestions(_Part):
     """The content of `hidden/sample_answers.json`."""
 
-    questions: Annotated[tuple[SampleQuestion, ...], Field(max_length=MOST_QUESTIONS)]
+    questions: Annotated[tuple[SampleQuestion, ...], Field(max_length=MAX_QUESTIONS)]
 
 
 class UnlearnedAnswers(_Part):
@@ -64,4 +64,4 @@ class UnlearnedAnswers(_Part):
     """
 
     questions_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    answers: Annotated[tuple[Text, ...], Field(max_length=MOST_QUESTIONS)] | None
+    answers: Annotated[tuple[Text, ...], Field(max_length=MAX_QUESTIONS)] | None

@@ -20,7 +20,7 @@ from lethe.data.tokenizers import Tokenizer
 from lethe.device.precision import device_arithmetic, one_thread, zero_for_denormals
 from lethe.evaluation.answer_losses import answer_losses
 from lethe.evaluation.generation import generate_greedily
-from lethe.evaluation.sample_answer_files import MOST_QUESTIONS
+from lethe.evaluation.sample_answer_files import MAX_QUESTIONS
 from lethe.networks.builders import build
 
 UNKNOWN = "[?]"  # in place of tokens that the sample does not hold
@@ -33,7 +33,7 @@ class SampleAnswers:
         self.device = torch.device(device)
         self._tokenizer, self._max_new_tokens = tokenizer, max_new_tokens
         sets = [StoredAnswers.read(sample_dir / f"{name}.safetensors") for name in ("forget", "retain", "validation")]
-        self._asked = sets[0].answers[:MOST_QUESTIONS]
+        self._asked = sets[0].answers[:MAX_QUESTIONS]
         self._known = {token for part in sets for row in (*part.answers, *part.refusals) for token in row.tokens}
         network: Mapping[str, Any] = read_json(sample_dir / "network.json")
         self._net: Any = build(network).eval().requires_grad_(False).to(self.device)

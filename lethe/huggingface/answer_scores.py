@@ -16,7 +16,7 @@ from lethe.huggingface.prompts import Encoded
 Floats = npt.NDArray[np.float64]
 BATCH_BYTES = 256 * 2**20  # of logits in float32, the largest array of a batch
 PART_BYTES = 32 * 2**20  # of them, whose statistics are computed at once
-LEAST_VARIANCE = 1e-6
+MIN_VARIANCE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -136,6 +136,6 @@ def _statistics(logits: Tensor, targets: Tensor) -> Tensor:
     rows = log_softmax(logits, dim=-1)
     weighted = rows.exp() * rows
     mean = weighted.sum(-1)
-    variance = ((weighted * rows).sum(-1) - mean.square()).clamp(min=LEAST_VARIANCE)
+    variance = ((weighted * rows).sum(-1) - mean.square()).clamp(min=MIN_VARIANCE)
     chosen = rows.gather(1, targets[:, None])[:, 0]
     return torch.stack([chosen, mean, variance, (rows.argmax(-1) == targets).float()])

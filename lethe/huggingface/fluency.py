@@ -26,7 +26,7 @@ from lethe.huggingface.reference import Reference
 from lethe.huggingface.results import MetricValue, over_examples
 
 WEIGHTS = {2: 2 / 3, 3: 4 / 3}
-LONGEST = 512
+MAX_TOKENS = 512
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
@@ -61,9 +61,9 @@ def clean_text(folder: Path, texts: Sequence[str], *, device: str) -> MetricValu
         raise InvalidModelFolder(f"{folder} cannot be loaded as a classifier of texts: {error}") from error
     classifier = classifier.to(device).eval()
     scores = np.zeros(len(texts))
-    for rows in batches_of_similar_length([len(text) for text in texts], LONGEST * 64):
+    for rows in batches_of_similar_length([len(text) for text in texts], MAX_TOKENS * 64):
         batch = [texts[row] for row in rows]
-        given = tokenizer(batch, return_tensors="pt", padding=True, truncation=True, max_length=LONGEST).to(device)
+        given = tokenizer(batch, return_tensors="pt", padding=True, truncation=True, max_length=MAX_TOKENS).to(device)
         with torch.inference_mode():
             scores[rows] = classifier(**given).logits.float().softmax(-1)[:, 0].cpu().numpy()
     return over_examples(scores, generation=list(texts))

@@ -13,7 +13,7 @@ from lethe.huggingface.errors import InvalidModelFolder, InvalidTaskData
 from lethe.huggingface.model_folder import LanguageModel
 
 SYSTEM_PROMPT = "You are a helpful assistant."  # of every chat configuration there but Gemma's, which has none
-LONGEST = 512  # without a chat template
+MAX_TOKENS = 512  # without a chat template
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _encode_plain(
     before = "".join(f"Question: {asked}\nAnswer: {answered}\n\n" for asked, answered in examples)
     prompt = f"{before}Question: {question}\nAnswer: "
     whole, start = (
-        model.tokenizer(text, add_special_tokens=True, max_length=LONGEST, truncation=True)["input_ids"]
+        model.tokenizer(text, add_special_tokens=True, max_length=MAX_TOKENS, truncation=True)["input_ids"]
         for text in (prompt + answer, prompt)
     )
     return list(whole), list(start)

@@ -14,7 +14,7 @@ from lethe.huggingface.generated_text import GeneratedText
 from lethe.huggingface.membership import area_under_curve
 from lethe.metrics.core.arrays import Float64
 
-LEAST_MMLU = 0.371  # three quarters of the original 7B model's; below it an entry was not ranked
+MIN_MMLU = 0.371  # three quarters of the original 7B model's; below it an entry was not ranked
 READ_AS_MISSING = ("", "None", "NA", "nan")  # in the script's CSV files; they become the text "nan"
 KINDS = ("sc", "qa")
 
@@ -45,7 +45,7 @@ class SemevalScores:
 
     @property
     def is_mmlu_too_low(self) -> bool:
-        return self.mmlu < LEAST_MMLU
+        return self.mmlu < MIN_MMLU
 
 
 def semeval_scores(

@@ -17,13 +17,13 @@ from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.multiple_choice import HEADER, LETTERS, correct_choices, question_text, require_choices
 from lethe.huggingface.prompts import Encoded, encode_passage
 from lethe.huggingface.results import MetricValue, TaskResult, over_examples
-from lethe.huggingface.semeval import KINDS, LEAST_MMLU, Continuation, SemevalScores, semeval_scores
+from lethe.huggingface.semeval import KINDS, MIN_MMLU, Continuation, SemevalScores, semeval_scores
 from lethe.huggingface.task import EvaluationTask, LoadSettings
 from lethe.huggingface.task_catalogue import SEMEVAL
 from lethe.huggingface.task_data import Row, task_rows
 
 MAX_NEW_TOKENS = 256
-N_EXAMPLES, LONGEST_PROMPT = 5, 2048
+N_EXAMPLES, MAX_PROMPT_LENGTH = 5, 2048
 NAMES = {"sc": "regurgitation", "qa": "knowledge"}
 
 
@@ -88,7 +88,7 @@ def evaluate_semeval(model: LanguageModel, data: SemevalData) -> TaskResult:
     )
     notes = generation_notes(model, [*prompts["forget"], *prompts["retain"]])
     if mmlu.value is not None and scores.is_mmlu_too_low:
-        notes.append(f"MMLU is below {LEAST_MMLU}: the organisers did not rank such an entry of the 7B model")
+        notes.append(f"MMLU is below {MIN_MMLU}: the organisers did not rank such an entry of the 7B model")
     return TaskResult("semeval", _metrics(scores, continuations, mmlu), tuple(notes))
 
 
@@ -156,7 +156,7 @@ def _mmlu_choices(model: LanguageModel, row: Row, examples: Sequence[str]) -> li
     """Return the choices after as many examples as fit. A subject's name has a blank before it, as in the program."""
     header = HEADER.format(f" {row['subject'].replace('_', ' ')}")
     prompt = _plain(model, header + "".join(examples) + question_text(row))
-    if len(prompt) > LONGEST_PROMPT and examples:
+    if len(prompt) > MAX_PROMPT_LENGTH and examples:
         return _mmlu_choices(model, row, examples[:-1])
     letters = [_plain(model, f" {letter}")[-1] for letter in LETTERS[: len(row["choices"])]]
     return [Encoded([*prompt, letter], start=len(prompt), prompt=prompt) for letter in letters]

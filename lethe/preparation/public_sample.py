@@ -24,8 +24,8 @@ SAMPLE_FILES = (
     f"sample/{ORIGINAL_MODEL}",
     *(f"sample/{name}.safetensors" for name in SAMPLE_SETS),
 )
-FEWEST_IMAGES, MOST_IMAGES = 256, 2048  # unless the competition says how many
-MOST_EPOCHS = 10
+MIN_IMAGES, MAX_IMAGES = 256, 2048  # unless the competition says how many
+MAX_EPOCHS = 10
 
 
 def write_sample(
@@ -51,7 +51,7 @@ def write_sample(
 def with_sample_recipe(competition: CompetitionFile) -> CompetitionFile:
     """Return the competition with the recipe of models that are trained on the sample."""
     recipe = competition.training
-    changes: dict[str, Any] = {"epochs": min(recipe.epochs, MOST_EPOCHS), "warmup_epochs": 0}
+    changes: dict[str, Any] = {"epochs": min(recipe.epochs, MAX_EPOCHS), "warmup_epochs": 0}
     if competition.task.kind == "image-classification":
         changes["schedule"] = "constant"
     return competition.model_copy(update={"training": recipe.model_copy(update=changes)})
@@ -64,7 +64,7 @@ def sample_parts(validation: Indices, competition: CompetitionFile) -> dict[str,
     data takes many batches for granted, and a smoke run should not be what ends it. Raises InvalidSplit where a part
     would be empty.
     """
-    wanted = competition.splits.sample_images or min(max(FEWEST_IMAGES, len(validation) // 2), MOST_IMAGES)
+    wanted = competition.splits.sample_images or min(max(MIN_IMAGES, len(validation) // 2), MAX_IMAGES)
     order = numpy_generator(derive_seed(competition.slug, "sample")).permutation(validation)[:wanted]
     n_forget, n_validation = max(1, len(order) // 8), max(1, len(order) // 4)
     cuts = {

@@ -27,7 +27,7 @@ from lethe.data.vocabulary_cut import CutTokenizer, used_ids
 from lethe.evaluation.answer_evaluation import AnswerEvaluator
 from lethe.evaluation.manifest import EvaluationSettings
 from lethe.evaluation.sample_answer_files import (
-    MOST_QUESTIONS,
+    MAX_QUESTIONS,
     SAMPLE_ANSWERS,
     SampleQuestion,
     SampleQuestions,
@@ -265,7 +265,7 @@ def write_sample_answers(
     retrained = train_model(job, derive_seed(competition.slug, "kit", 0))  # the first that the starter kit holds
     models = SampleAnswers.load(split_dir, device)
     answers = [models.of_model(state) for state in (read_tensors(sample / ORIGINAL_MODEL), retrained)]
-    asked = [dataset.questions[i] for i in forget.ids[:MOST_QUESTIONS].tolist()]
+    asked = [dataset.questions[i] for i in forget.ids[:MAX_QUESTIONS].tolist()]
     columns = [found or (None,) * len(asked) for found in answers]
     rows = [
         SampleQuestion(question=one.question, answer=one.answer, original=a, retrained=b)

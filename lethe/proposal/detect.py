@@ -27,8 +27,8 @@ from lethe.proposal.image_header import HEADER_BYTES, ImageHeader, read_header
 from lethe.proposal.source import Source
 from lethe.text_files import decode_text
 
-MOST_TABLE_BYTES = 64 << 20
-MOST_IMAGE_BYTES = 1 << 30
+MAX_TABLE_BYTES = 64 << 20
+MAX_IMAGE_BYTES = 1 << 30
 START_BYTES = 4096  # of an image: those that are alike so far are compared as a whole
 HEADERS_READ = 50  # of images, spread over all
 ROWS_TRIED = 20  # of a column that names no image, for images that are spelt otherwise
@@ -102,7 +102,7 @@ def _from_tables(source: Source, chosen: Mapping[str, Any], notes: list[str]) ->
         if "/" in name and name != chosen.get("table"):
             notes.append(f"{name} lies in a folder and is not used: a table that names images lies beside the folders")
             continue
-        table = parse_csv(source.read(name, at_most=MOST_TABLE_BYTES), source=name)
+        table = parse_csv(source.read(name, at_most=MAX_TABLE_BYTES), source=name)
         path = chosen.get("path_column") or _path_column(table, images)
         if path is None:
             notes.append(f"{name} is not used: none of its columns ({', '.join(table.columns[:20])}) names images here")
@@ -120,7 +120,7 @@ def _from_rows(source: Source, tables: Sequence[str], chosen: Mapping[str, Any])
     name = chosen.get("table") or tables[0]
     if len(tables) > 1 and "table" not in chosen:
         raise InvalidDataset(f"{' and '.join(tables)} are tables: join them into one, or choose one as `table`")
-    table = parse_csv(source.read(name, at_most=MOST_TABLE_BYTES), source=name)
+    table = parse_csv(source.read(name, at_most=MAX_TABLE_BYTES), source=name)
     _require_filled(name, table, table.columns)
     notes: list[str] = []
     person = _role(table, name, "person", chosen)
@@ -349,7 +349,7 @@ def _notes_on_copies(source: Source, images: ImageList) -> list[str]:
     same = [
         copies
         for group in alike
-        for copies in _groups(group, lambda place: source.read(images.names[place], at_most=MOST_IMAGE_BYTES))
+        for copies in _groups(group, lambda place: source.read(images.names[place], at_most=MAX_IMAGE_BYTES))
     ]
     pairs = [(copies[0], copy) for copies in same for copy in copies[1:]]
     if not pairs:
@@ -401,7 +401,7 @@ def _from_questions(source: Source, files: Sequence[str]) -> Detected:
 
 def _text(source: Source, name: str) -> str:
     try:
-        return decode_text(source.read(name, at_most=MOST_TABLE_BYTES))
+        return decode_text(source.read(name, at_most=MAX_TABLE_BYTES))
     except ValueError as error:
         raise InvalidDataset(f"{name} cannot be read: {error}") from error
 

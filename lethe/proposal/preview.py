@@ -15,7 +15,7 @@ from lethe.data.seeds import numpy_generator
 from lethe.proposal.image_header import read_header
 from lethe.proposal.source import Source
 
-LARGEST_PICTURE = 128 << 10  # bytes of one that is shown
+MAX_PICTURE = 128 << 10  # bytes of one that is shown
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ def _pictures(images: ImageList, indices: Indices, source: Source, n: int) -> Se
 
 
 def _url(source: Source, name: str) -> str:
-    data = source.read(name, at_most=LARGEST_PICTURE + 1)
+    data = source.read(name, at_most=MAX_PICTURE + 1)
     header = read_header(data)
-    if len(data) > LARGEST_PICTURE or header is None or not header.mime:
+    if len(data) > MAX_PICTURE or header is None or not header.mime:
         return ""
     return f"data:{header.mime};base64,{base64.b64encode(data).decode()}"

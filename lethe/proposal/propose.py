@@ -13,8 +13,8 @@ from lethe.competition.file import CompetitionFile, parse_competition
 from lethe.proposal.detect import Detected
 
 MODELS = (512, 256, 128, 64, 32)  # N: the most that are trained in the time
-LONGEST_PREPARATION_S = 8 * 3600
-FEWEST_PERSONS = 20  # to draw whole persons from
+MAX_PREPARATION_S = 8 * 3600
+MIN_PERSONS = 20  # to draw whole persons from
 MLP_SIDE = 12  # up to here a perceptron is enough
 NETWORKS: dict[str, dict[str, Any]] = {  # those that are proposed, or offered, with their options
     "mlp": {"hidden": [64]},
@@ -104,7 +104,7 @@ def _of_images(detected: Detected) -> dict[str, Any]:
     assert images is not None  # noqa: S101 - who calls has asked
     n, few = len(images), len(images) < 2000
     part = 0.2 if few else 0.1
-    by_person = images.knows_persons and len(set(images.persons.tolist())) >= FEWEST_PERSONS
+    by_person = images.knows_persons and len(set(images.persons.tolist())) >= MIN_PERSONS
     largest = Counter(images.persons.tolist()).most_common(1)[0][1] if by_person else 1
     n_train = n * (1 - 2 * part) if images.is_test is None else float((~images.is_test).sum()) * (1 - part)
     fraction = min(0.2, max(0.02, 50 / n_train, 3 * largest / n_train))
@@ -160,7 +160,7 @@ def _retraining_s(detected: Detected, file: CompetitionFile) -> float:
 
 
 def _affordable(retraining_s: float) -> int:
-    return next((n for n in MODELS if 2 * (2 * n + 1) * retraining_s <= LONGEST_PREPARATION_S), MODELS[-1])
+    return next((n for n in MODELS if 2 * (2 * n + 1) * retraining_s <= MAX_PREPARATION_S), MODELS[-1])
 
 
 def _written(value: Any) -> str:

@@ -9,7 +9,7 @@ from lethe.submission.archive import ArchiveLimits, checked_archive, common_fold
 from lethe.visible_files import is_visible, visible_files
 
 MAX_FILES = 1_000_000
-MOST_UNPACKED_BYTES = 1 << 40
+MAX_UNPACKED_BYTES = 1 << 40
 
 
 class Source(Protocol):
@@ -47,7 +47,7 @@ class Archive:
 
 def open_archive(file: IO[bytes]) -> Archive:
     """Return a zip of this machine's own user. Raises InvalidInput if it is none, or holds what no upload may."""
-    limits = ArchiveLimits(files=MAX_FILES, unpacked_bytes=MOST_UNPACKED_BYTES, ratio_from_bytes=16 << 20)
+    limits = ArchiveLimits(files=MAX_FILES, unpacked_bytes=MAX_UNPACKED_BYTES, ratio_from_bytes=16 << 20)
     try:
         with checked_archive(file, limits=limits) as (_, entries):
             pass

@@ -17,7 +17,7 @@ from lethe.reference.bundle import MAX_FILES, InvalidReference
 CHUNK = 2**20
 LOCAL = ("127.0.0.1", "localhost", "::1")
 TIMEOUT_S = 30.0
-MOST_REDIRECTS = 5
+MAX_REDIRECTS = 5
 
 
 class Source(Protocol):
@@ -107,7 +107,7 @@ def _zip(path: Path, shown: str) -> Iterator[ZipFile]:
 
 def _download(address: str, into: Path, max_bytes: int) -> None:
     try:
-        for _ in range(MOST_REDIRECTS):
+        for _ in range(MAX_REDIRECTS):
             _require_encrypted(address)
             with httpx.stream("GET", address, timeout=TIMEOUT_S) as answer:
                 if answer.next_request is None:
@@ -116,7 +116,7 @@ def _download(address: str, into: Path, max_bytes: int) -> None:
                 address = str(answer.next_request.url)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise InvalidReference(f"{address} cannot be downloaded: {error}") from error
-    raise InvalidReference(f"{address} redirects more than {MOST_REDIRECTS} times")
+    raise InvalidReference(f"{address} redirects more than {MAX_REDIRECTS} times")
 
 
 def _require_encrypted(address: str) -> None:

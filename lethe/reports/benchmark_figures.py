@@ -70,7 +70,7 @@ def tuned(axes: "Axes", content: Mapping[str, Any], results: BenchmarkResults, c
 CELL_INCHES = (6.0, 4.2)
 N_COLOURS = 10  # that are easily distinguished; further methods have other signs
 METHOD_SIGNS = ("o", "^", "D", "v")
-SMALLEST_SIGN = 14.0  # square points
+MIN_SIGN = 14.0  # square points
 Content = Mapping[str, Any]
 
 
@@ -198,7 +198,7 @@ def _trajectory(axes: "Axes", rows: Content, names: Sequence[str], *, label: str
     if known:
         x, y = zip(*known, strict=True)
         axes.plot(x, y, "-", linewidth=1, alpha=0.6, color=colour)
-        sizes = SMALLEST_SIGN * np.arange(1, len(known) + 1)
+        sizes = MIN_SIGN * np.arange(1, len(known) + 1)
         axes.scatter(x, y, s=sizes, marker=sign, color=colour, label=label)
 
 

@@ -16,7 +16,7 @@ from lethe.benchmark.metric_keys import REFERENCES
 from lethe.benchmark.results import ACCURACIES, benchmark_results, cells_sha256, higher_is_better
 from lethe.benchmark.split_ranking import LEVEL, same_task_cells
 from lethe.metrics.core.arrays import Float64
-from lethe.reports.split_ranking_table import FEWEST_SPLITS, probable_ranks
+from lethe.reports.split_ranking_table import MIN_SPLITS, probable_ranks
 from lethe.reports.split_sentences import (
     agreement_sentence,
     contrast_sentence,
@@ -111,8 +111,8 @@ def _of_task(task: Content) -> Iterator[str]:
     if n_splits < 2:
         yield "One split ranks nothing."
         return
-    if n_splits < FEWEST_SPLITS:
-        yield f"Fewer than {FEWEST_SPLITS} splits: not for citing."
+    if n_splits < MIN_SPLITS:
+        yield f"Fewer than {MIN_SPLITS} splits: not for citing."
     if contrast := task["tables"].get("contrast"):
         yield contrast_sentence(task, contrast[0], contrast[1], RANKED_BY)
     yield f"{difference_sentence(task, RANKED_BY)} {first_sentence(task, RANKED_BY)}"

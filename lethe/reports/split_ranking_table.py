@@ -12,7 +12,7 @@ from lethe.benchmark.split_ranking import SplitRanking, rank_over_splits, same_t
 from lethe.metrics.core.arrays import Float64, Int64
 from lethe.reports.table import Column, Table, Value
 
-FEWEST_SPLITS = 5  # with fewer, a ranking is no result
+MIN_SPLITS = 5  # with fewer, a ranking is no result
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ def split_ranking_tables(
         if ranked is None:
             continue
         rows = tuple(_row(ranked, i) for i in ranked.order)
-        few = "" if len(names) >= FEWEST_SPLITS else f", fewer than {FEWEST_SPLITS} splits: not for citing"
+        few = "" if len(names) >= MIN_SPLITS else f", fewer than {MIN_SPLITS} splits: not for citing"
         columns = (
             Column("Method"), Column(f"{metric}, mean", 3), Column("P(first)"), Column("mean rank"),
             Column("ranks, 90 %"), Column("letters"),

@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from lethe.submission.libraries import LIBRARIES, OLDER_SETS
 
 REQUIREMENTS = "requirements.txt"
-MOST_NOTES = 50
+MAX_NOTES = 50
 SHOWN_CHARACTERS = 100
 LIBRARY_OF_MODULE = {
     "PIL": "pillow",
@@ -31,7 +31,7 @@ def unmet_requirements(text: str, *, libraries: str = "") -> tuple[str, ...]:
 
     libraries: the set of older libraries that the competition names, if it names one.
     """
-    return tuple(note for _number, note in zip(range(MOST_NOTES), _notes(text, installed(libraries)), strict=False))
+    return tuple(note for _number, note in zip(range(MAX_NOTES), _notes(text, installed(libraries)), strict=False))
 
 
 def installed(libraries: str) -> Mapping[str, str]:
@@ -69,7 +69,7 @@ def missing_modules(trees: Sequence[ast.Module], *, libraries: str = "") -> tupl
         if name not in sys.stdlib_module_names
         and canonicalize_name(LIBRARY_OF_MODULE.get(name, name)) not in known
         and not any(f"{name}.py" in text for text in written)  # a cell's own %%writefile
-    )[:MOST_NOTES]
+    )[:MAX_NOTES]
 
 
 def _imported(node: ast.AST) -> Iterator[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lethe.submission.names import dotted, names_bound
 
 POSITIONAL = 4
-MOST_FOLLOWED = 8  # names, from one that stands for another
+MAX_FOLLOWED = 8  # names, from one that stands for another
 METHOD = "run"
 KNOWN_EXTRAS = frozenset({"class_counts", "class_weights", "device", "param_names", "seed"})
 NEVER_LOADERS = frozenset({"seed", "device", "epochs", "lr"})  # words of names of other things
@@ -74,7 +74,7 @@ def find_callable(
     *,
     signature: str,
     imported: Imported = from_elsewhere,
-    follow: int = MOST_FOLLOWED,
+    follow: int = MAX_FOLLOWED,
     starred: set[str] | None = None,
 ) -> Entry | None:
     """Return what `name` is bound to: a function, another name for one, an object; else a class with a fitting `run`.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from lethe.errors import NotFound
-from server.accounts import password_reset, service
+from server.accounts import accounts, password_reset
 from server.errors import Conflict
 from server.models.account import Account, Role
 
@@ -27,7 +27,7 @@ def create(session: Session, *, name: str, email: str | None = None, password: s
     banned, or that is there where a password or an address was given.
     """
     try:
-        account = service.find(session, name)
+        account = accounts.find(session, name)
     except NotFound:
         return _made(session, name=name, email=email, password=password)
     if account.disabled_at is not None:
@@ -35,13 +35,13 @@ def create(session: Session, *, name: str, email: str | None = None, password: s
     if password is not None or email is not None:
         raise Conflict(f"{account.name} is there already and keeps its password and address; leave both out")
     if account.role != Role.ADMINISTRATOR:
-        service.set_role(session, account, Role.ADMINISTRATOR, actor=None, reason="made on the server's machine")
+        accounts.set_role(session, account, Role.ADMINISTRATOR, actor=None, reason="made on the server's machine")
     return Made(account.name, existed=True)
 
 
 def _made(session: Session, *, name: str, email: str | None, password: str | None) -> Made:
     first = password if password is not None else secrets.token_urlsafe(32)  # known to nobody: the link replaces it
-    account: Account = service.register(session, name=name, password=first, email=email, role=Role.ADMINISTRATOR)
+    account: Account = accounts.register(session, name=name, password=first, email=email, role=Role.ADMINISTRATOR)
     if password is not None:
         return Made(account.name, existed=False)
     issued = password_reset.issue(session, account, actor=None, lifetime=password_reset.BY_ADMINISTRATOR)

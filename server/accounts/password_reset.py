@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from sqlalchemy.orm import Session
 
 from lethe.errors import NotFound
-from server.accounts import rate_limit, repository
+from server.accounts import account_repository, rate_limit
+from server.accounts.accounts import check_password, name_key
 from server.accounts.passwords import digest, hash_password, new_token
-from server.accounts.service import check_password, name_key
 from server.audit import log as audit
 from server.db import now
 from server.errors import Conflict, RateLimited
@@ -51,9 +51,9 @@ def issue(session: Session, account: Account, *, actor: Account | None, lifetime
     if account.disabled_at is not None:
         raise Conflict(f"{account.name} is {'deleted' if account.deleted_at else 'banned'} and cannot log in")
     at = now()
-    repository.end_resets(session, account.id, at)
+    account_repository.end_resets(session, account.id, at)
     token = new_token()
-    repository.add_reset(session, account.id, token_hash=digest(token), expires_at=at + lifetime)
+    account_repository.add_reset(session, account.id, token_hash=digest(token), expires_at=at + lifetime)
     audit.record(session, actor, "account.reset_issued", subject=account.id)
     return IssuedReset(account, token, at + lifetime)
 
@@ -65,8 +65,8 @@ def send_link(session: Session, who: str) -> None:
     this hour: the caller tells nobody which.
     """
     who = who.strip()
-    account = repository.account_by_name_key(session, name_key(who))
-    account = account or repository.account_by_confirmed_email(session, who.lower())
+    account = account_repository.account_by_name_key(session, name_key(who))
+    account = account or account_repository.account_by_confirmed_email(session, who.lower())
     if account is None or account.email is None or account.email_confirmed_at is None or account.disabled_at:
         return
     try:
@@ -80,7 +80,7 @@ def send_link(session: Session, who: str) -> None:
 
 def get_account(session: Session, token: str) -> Account:
     """Return whose password a link sets. Raises NotFound if it does not work."""
-    row = repository.open_reset(session, digest(token), now())
+    row = account_repository.open_reset(session, digest(token), now())
     if row is None or row.account.disabled_at is not None:
         raise NotFound(UNUSABLE)
     return row.account
@@ -94,12 +94,12 @@ def use(session: Session, token: str, *, password: str) -> Account:
     check_password(password)
     password_hash = hash_password(password)  # slow: before the transaction that others may wait for begins
     at = now()
-    row = repository.open_reset(session, digest(token), at)
-    if row is None or row.account.disabled_at is not None or not repository.end_reset(session, row.id, at):
+    row = account_repository.open_reset(session, digest(token), at)
+    if row is None or row.account.disabled_at is not None or not account_repository.end_reset(session, row.id, at):
         raise NotFound(UNUSABLE)
     account = row.account
     account.password_hash = password_hash
-    repository.revoke_web_sessions(session, account.id, at)
-    repository.revoke_tokens(session, account.id, at)
+    account_repository.revoke_web_sessions(session, account.id, at)
+    account_repository.revoke_tokens(session, account.id, at)
     audit.record(session, account, "account.password_reset", subject=account.id)
     return account

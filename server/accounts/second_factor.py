@@ -15,7 +15,7 @@ import pyotp
 from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, Violation
-from server.accounts import rate_limit, repository
+from server.accounts import account_repository, rate_limit
 from server.accounts.passwords import MAX_LENGTH, digest, verify_password
 from server.audit import log as audit
 from server.config import get_settings
@@ -30,7 +30,7 @@ DRIFT_STEPS = 1  # that a device's clock may be off, either way
 N_RECOVERY_CODES = 10
 NEEDED = "This account has a second factor: give its code too, or a recovery code"
 WRONG = "The code of the second factor is wrong, has expired or was used before"
-count_recovery_codes = repository.count_recovery_codes
+count_recovery_codes = account_repository.count_recovery_codes
 
 
 class CodeNeeded(NotAuthenticated):
@@ -78,8 +78,8 @@ def switch_on(session: Session, account: Account, code: str, *, kept_session: st
     _check(session, account, code)
     account.totp_on_at = now()
     codes = [secrets.token_hex(5) for _ in range(N_RECOVERY_CODES)]
-    repository.replace_recovery_codes(session, account.id, [_digest(account.id, each) for each in codes])
-    repository.revoke_web_sessions(session, account.id, now(), kept_hash=digest(kept_session))
+    account_repository.replace_recovery_codes(session, account.id, [_digest(account.id, each) for each in codes])
+    account_repository.revoke_web_sessions(session, account.id, now(), kept_hash=digest(kept_session))
     audit.record(session, account, "account.second_factor_on", subject=account.id)
     return codes
 
@@ -101,7 +101,7 @@ def switch_off(session: Session, account: Account, *, actor: Account | None, rea
     if account.totp_salt is None:
         raise Conflict(f"{account.name} has no second factor")
     account.totp_salt = account.totp_on_at = account.totp_step = None
-    repository.replace_recovery_codes(session, account.id, [])
+    account_repository.replace_recovery_codes(session, account.id, [])
     audit.record(session, actor, "account.second_factor_off", subject=account.id, reason=reason)
 
 
@@ -119,12 +119,12 @@ def _use_code(session: Session, account: Account, given: str) -> bool:
     totp, step = pyotp.TOTP(_secret(account)), int(time.time()) // STEP_S
     for each in range(step - DRIFT_STEPS, step + DRIFT_STEPS + 1):
         if hmac.compare_digest(totp.at(each * STEP_S).encode(), given.encode()):
-            return repository.use_totp_step(session, account.id, each)
+            return account_repository.use_totp_step(session, account.id, each)
     return False
 
 
 def _use_recovery_code(session: Session, account: Account, given: str) -> bool:
-    return is_on(account) and repository.use_recovery_code(session, _digest(account.id, given), now())
+    return is_on(account) and account_repository.use_recovery_code(session, _digest(account.id, given), now())
 
 
 def _secret(account: Account) -> str:

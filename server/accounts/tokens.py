@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from sqlalchemy.orm import Session
 
 from lethe.errors import NotFound
-from server.accounts import repository
+from server.accounts import account_repository
 from server.accounts.passwords import TOKEN_PREFIX, digest, new_token
 from server.audit import log as audit
 from server.db import now
@@ -27,7 +27,7 @@ SCOPES = {
     "datasets": Scope.ORGANISE,
     "metrics": Scope.ORGANISE,
 }
-list_account_tokens = repository.list_account_tokens
+list_account_tokens = account_repository.list_account_tokens
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def issue(
 
 def find(session: Session, token: str) -> ApiToken | None:
     """Return the row of a token that is valid now, with its account; None for any other text."""
-    row = repository.token_by_hash(session, digest(token))
+    row = account_repository.token_by_hash(session, digest(token))
     if row is None or row.revoked_at is not None or row.account.disabled_at is not None:
         return None
     return None if get_end(row) <= now() else row
@@ -87,7 +87,7 @@ def require_scope(row: ApiToken, needed: Scope) -> None:
 
 def revoke(session: Session, account: Account, token_id: str) -> None:
     """End one of the account's own tokens. Raises NotFound."""
-    row = repository.get_token(session, account.id, token_id)
+    row = account_repository.get_token(session, account.id, token_id)
     if row is None:
         raise NotFound(f"You have no token {token_id!r}")
     if row.revoked_at is None:
@@ -101,4 +101,4 @@ def use_is_due(row: ApiToken, at: datetime) -> bool:
 
 
 def note_use(session: Session, token_id: str) -> None:
-    repository.note_use(session, token_id, now())
+    account_repository.note_use(session, token_id, now())

@@ -6,16 +6,16 @@ the submissions, their code and their scores: a board from which entries vanish 
 
 from sqlalchemy.orm import Session
 
-from server.accounts import repository
+from server.accounts import account_repository
+from server.accounts.accounts import DELETED, name_key
 from server.accounts.second_factor import confirm
-from server.accounts.service import DELETED, name_key
 from server.audit import log as audit
-from server.datasets import service as datasets
+from server.datasets import datasets
 from server.db import new_id, now
 from server.errors import Conflict
 from server.models.account import Account, Role
 from server.models.competition import Team
-from server.teams import repository as team_repository
+from server.teams import team_repository
 
 NO_HASH = ""  # which no password has
 
@@ -24,9 +24,9 @@ def delete(session: Session, account: Account, *, password: str, code: str = "")
     """Delete `account`. Raises InvalidInput for a wrong password, or Conflict for who is still needed."""
     confirm(session, account, password, code=code)
     _check_is_not_needed(session, account)
-    for team in repository.get_teams(session, account.id):
+    for team in account_repository.get_teams(session, account.id):
         _remove_from_team(session, team_repository.locked(session, team.id), account)
-    repository.forget(session, account)
+    account_repository.forget(session, account)
     datasets.delete_unused(session, before=now(), account=account)
     account.name = account.name_key = f"{DELETED}{account.id}"
     account.email, account.password_hash, account.role = None, NO_HASH, Role.PARTICIPANT.value
@@ -36,9 +36,9 @@ def delete(session: Session, account: Account, *, password: str, code: str = "")
 
 
 def _check_is_not_needed(session: Session, account: Account) -> None:
-    if account.role == Role.ADMINISTRATOR and not repository.other_administrators(session, account.id):
+    if account.role == Role.ADMINISTRATOR and not account_repository.other_administrators(session, account.id):
         raise Conflict("You are the only administrator; make somebody else one first")
-    alone = repository.organised_alone(session, account.id)
+    alone = account_repository.organised_alone(session, account.id)
     if alone:
         raise Conflict(f"You alone organise {', '.join(alone)}; archive it first, or let somebody else organise it too")
 

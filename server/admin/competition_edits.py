@@ -14,29 +14,27 @@ from lethe.competition.stored_document import as_stored
 from lethe.competition.tasks_section import SHARED_LIMITS
 from lethe.errors import InvalidInput, Violation
 from lethe.text_files import plain_text
-from server.admin import repository
+from server.admin import admin_repository
 from server.audit import log as audit
-from server.competitions import lifecycle, stalled_preparations, texts
-from server.competitions import repository as competition_repository
-from server.competitions import service as competitions
+from server.competitions import competition_repository, competitions, lifecycle, stalled_preparations, texts
 from server.competitions.draft_deletion import forget_tasks
 from server.competitions.phases import shown_period
 from server.competitions.read_file import read_file
 from server.competitions.stored_file import own_values, stored_file
-from server.datasets import service as datasets
+from server.datasets import datasets
 from server.db import now, start_of_day
 from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Split, SplitState
 from server.models.rejudging import Announcement
 from server.notifications import dispatch, email_queue
-from server.teams import repository as teams
+from server.teams import team_repository
 
 CHANGEABLE = (CompetitionState.DRAFT, CompetitionState.READY, CompetitionState.OPEN, CompetitionState.CLOSED)
 TEXTS = ("title", "summary", "description")
 SECTIONS = ("participation", "phases", "late", "pages")
 FIELDS = (*TEXTS, "closes_at", "limits", *SECTIONS)
-announcements = repository.announcements
+announcements = admin_repository.announcements
 
 
 @dataclass(frozen=True)
@@ -220,7 +218,7 @@ def _require_phases_stay(session: Session, competition: Competition, found: Chan
     if not may_change(competition):
         raise Conflict(f"{competition.slug} is {competition.state}; its phases can no longer be changed")
     counted = {phase.name: phase.counts for phase in found.after.phases}
-    used = repository.phases_with_submissions(session, competition.id)
+    used = admin_repository.phases_with_submissions(session, competition.id)
     for phase in found.before.phases:
         if phase.name in used and counted.get(phase.name) != phase.counts:
             raise Conflict(
@@ -249,14 +247,14 @@ def _check_limits(competition: Competition, found: Change) -> None:
 def _affected(session: Session, competition: Competition, after: CompetitionFile) -> dict[str, Any]:
     """Return the fields of a `Change` that say whom other limits affect."""
     over_daily_quota, over_total_quota = _over_quota(session, competition, after)
-    people = repository.people_per_team(session, competition.id)
-    chosen = repository.chosen_per_team(session, competition.id)
+    people = admin_repository.people_per_team(session, competition.id)
+    chosen = admin_repository.chosen_per_team(session, competition.id)
     return {
         "over_daily_quota": over_daily_quota,
         "over_total_quota": over_total_quota,
         "too_large": _beyond(people, after.limits.team_size),
         "too_many_finals": _beyond(chosen, after.limits.final_selections),
-        "unfinished": repository.unfinished(session, competition.id),
+        "unfinished": admin_repository.unfinished(session, competition.id),
     }
 
 
@@ -265,10 +263,10 @@ def _over_quota(
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Return the teams that have sent more today, and in all, than the file lets them in their present phase."""
     at = now()
-    today = repository.used_per_team(session, competition.id, since=start_of_day(at))
-    total = repository.used_per_team(session, competition.id)
+    today = admin_repository.used_per_team(session, competition.id, since=start_of_day(at))
+    total = admin_repository.used_per_team(session, competition.id)
     over_daily_quota, over_total_quota = {}, {}
-    for team in teams.teams(session, competition):
+    for team in team_repository.teams(session, competition):
         if team.is_baseline:
             continue
         period = shown_period(competition, team, at, file=after)

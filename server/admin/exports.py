@@ -11,9 +11,9 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, Violation
 from lethe.metrics.scoring.sample_size import smallest_detectable_shift
 from lethe.reports.csv_lines import csv_lines
-from server.admin import exports_repository as repository
+from server.admin import exports_repository
 from server.downloads import json_line, plain, spool
-from server.leaderboard import service as boards
+from server.leaderboard import boards
 from server.leaderboard.columns import board_row
 from server.models.competition import Competition
 
@@ -59,11 +59,11 @@ def export_rows(session: Session, competition: Competition, table: ExportTable, 
     tables: dict[ExportTable, Callable[[], Rows]] = {
         ExportTable.PUBLIC_LEADERBOARD: lambda: _board(session, competition, Visibility.PUBLIC, phase),
         ExportTable.PRIVATE_LEADERBOARD: lambda: _board(session, competition, Visibility.PRIVATE),
-        ExportTable.SUBMISSIONS: lambda: repository.submissions(session, competition.id),
-        ExportTable.EVALUATIONS: lambda: _marked(repository.evaluations(session, competition.id), competition),
-        ExportTable.METRICS: lambda: _marked(repository.metrics(session, competition.id), competition),
-        ExportTable.TERMS: lambda: repository.acceptances(session, competition.id),
-        ExportTable.AUDIT: lambda: repository.audit_events(session, competition.id),
+        ExportTable.SUBMISSIONS: lambda: exports_repository.submissions(session, competition.id),
+        ExportTable.EVALUATIONS: lambda: _marked(exports_repository.evaluations(session, competition.id), competition),
+        ExportTable.METRICS: lambda: _marked(exports_repository.metrics(session, competition.id), competition),
+        ExportTable.TERMS: lambda: exports_repository.acceptances(session, competition.id),
+        ExportTable.AUDIT: lambda: exports_repository.audit_events(session, competition.id),
     }
     return tables[table]()
 

@@ -8,24 +8,19 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, NotFound, Violation
 from server.admin.competition_edits import may_change
 from server.audit import log as audit
-from server.competitions import lifecycle
-from server.competitions import repository as competition_repository
-from server.competitions import service as competitions
+from server.competitions import competition_repository, competitions, lifecycle
 from server.datetime_format import in_words
 from server.db import now
 from server.errors import Conflict
-from server.evaluations import parts, rerun
-from server.evaluations import repository as evaluation_repository
-from server.evaluations import service as evaluations
-from server.finals import decisions
-from server.finals import service as finals
+from server.evaluations import evaluation_repository, evaluations, parts, rerun
+from server.finals import decisions, finals
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Team
 from server.models.submission import ENDED, Stage, Submission
 from server.notifications import dispatch
 from server.queue import GROUP_TIES, send_after_commit
-from server.submissions import repository as submission_repository
-from server.teams import repository as team_repository
+from server.submissions import submission_repository
+from server.teams import team_repository
 
 RUN_AGAIN = (*ENDED, Stage.SCORING)  # one that cannot be scored must not wait for ever
 

@@ -6,7 +6,7 @@ from typing import Self
 from fastapi import APIRouter, Request, status
 from pydantic import BaseModel, Field
 
-from server.accounts import email_confirmation, rate_limit, second_factor, service, tokens
+from server.accounts import accounts, email_confirmation, rate_limit, second_factor, tokens
 from server.accounts.second_factor import is_on
 from server.accounts.tokens import get_end
 from server.admin import account_deletion as deletion
@@ -116,7 +116,7 @@ def register(body: Registration, request: Request, session: SessionDep, settings
     if not settings.open_registration:
         raise NotAllowed("This server's administrators make the accounts; ask them for one")
     rate_limit.take_registration(settings.registrations_per_hour, get_client_address(request))
-    account = service.register(session, name=body.name, password=body.password, email=body.email)
+    account = accounts.register(session, name=body.name, password=body.password, email=body.email)
     return AccountOut.of(account)
 
 
@@ -127,7 +127,7 @@ def log_in(body: LogIn, request: Request, database: DatabaseDep) -> NewToken:
     After 10 wrong passwords for a name within 15 minutes, the caller's address is asked to wait.
     """
     with database.read() as session:  # comparing a password takes a while: hold nothing that others wait for
-        account = service.authenticate(
+        account = accounts.authenticate(
             session, name=body.name, password=body.password, client=get_client_address(request)
         )
     lifetime = timedelta(days=body.expires_in_days)
@@ -173,7 +173,7 @@ def send_confirmation(session: SessionDep, account: CurrentAccount) -> AccountOu
 @router.put("/me/password", status_code=status.HTTP_204_NO_CONTENT, responses=problems(401))
 def change_password(body: PasswordChange, session: SessionDep, account: CurrentAccount) -> None:
     """Change your password. Browsers are logged out; tokens stay."""
-    service.change_password(session, account, old=body.old, new=body.new, code=body.code)
+    accounts.change_password(session, account, old=body.old, new=body.new, code=body.code)
 
 
 @router.post("/me/deletion", status_code=status.HTTP_204_NO_CONTENT, responses=problems(401, 409))

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from server.accounts import tokens
 from server.admission import AdmissionDep
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.db import now
 from server.deps import DatabaseDep, SessionDep
 from server.errors import NotAllowed, NotAuthenticated

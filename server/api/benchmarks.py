@@ -14,8 +14,8 @@ from lethe.errors import InvalidInput, InvalidSubmission, Violation
 from server.admission import AdmissionDep
 from server.api.auth_dependencies import Credentials, find_caller, require_staff
 from server.api.schema import Out
+from server.benchmarks import benchmarks
 from server.benchmarks import cells as cell_competitions
-from server.benchmarks import service
 from server.benchmarks.progress import BenchmarkProgress, CellProgress
 from server.benchmarks.units import MethodRecord
 from server.db import now
@@ -130,7 +130,7 @@ async def organiser_without_session(
 
 def own_benchmark(slug: str, session: SessionDep, account: Organiser) -> Benchmark:
     """Return the benchmark of the path, which is the caller's. Raises NotFound."""
-    return service.get(session, slug, account=account)
+    return benchmarks.get(session, slug, account=account)
 
 
 OwnBenchmark = Annotated[Benchmark, Depends(own_benchmark)]
@@ -139,7 +139,7 @@ OwnBenchmark = Annotated[Benchmark, Depends(own_benchmark)]
 @router.get("")
 def list_benchmarks(session: SessionDep, account: Organiser) -> list[BenchmarkOut]:
     """List your benchmarks, the newest first."""
-    return [BenchmarkOut.of(benchmark) for benchmark in service.list_own(session, account)]
+    return [BenchmarkOut.of(benchmark) for benchmark in benchmarks.list_own(session, account)]
 
 
 @router.put("/{slug}", responses=problems(409))
@@ -155,7 +155,7 @@ async def put_benchmark(  # noqa: PLR0917  what FastAPI gives it
     if body.file.slug != slug:
         wrong = Violation("file.slug", f"must be {slug}, as in the address", body.file.slug)
         raise InvalidInput("The slug of the file is another one", violations=(wrong,))
-    service.check_parts(body.file, cells=[cell.name for cell in body.cells], methods=[m.name for m in body.methods])
+    benchmarks.check_parts(body.file, cells=[cell.name for cell in body.cells], methods=[m.name for m in body.methods])
     cells = [
         (cell.name, cell_competitions.checked_cell(cell.competition, name=cell.name, organiser=account))
         for cell in body.cells
@@ -167,19 +167,19 @@ async def put_benchmark(  # noqa: PLR0917  what FastAPI gives it
 @router.get("/{slug}", responses=problems(404))
 def show_benchmark(session: SessionDep, benchmark: OwnBenchmark) -> BenchmarkStatus:
     """Show how far a benchmark is, what failed and why, and how long the rest takes."""
-    return BenchmarkStatus.with_progress(benchmark, service.progress(session, benchmark))
+    return BenchmarkStatus.with_progress(benchmark, benchmarks.progress(session, benchmark))
 
 
 @router.get("/{slug}/results", responses=problems(404))
 def show_results(session: SessionDep, benchmark: OwnBenchmark) -> dict[str, Any]:
     """Show all results as one document, which `lethe benchmark table`, `plot`, `report` and `check` read."""
-    return service.get_results(session, benchmark)
+    return benchmarks.get_results(session, benchmark)
 
 
 def _organiser(session: Session, request: Request, credentials: Credentials) -> Account:
     """Return the caller, an organiser. Raises NotAuthenticated or NotAllowed."""
     account = find_caller(session, request, credentials)
-    service.check_organiser(account)
+    benchmarks.check_organiser(account)
     return account
 
 
@@ -192,10 +192,10 @@ def _store(
     methods: list[MethodRecord],
 ) -> BenchmarkStatus:
     account = session.get_one(Account, account_id)
-    until = service.end_after(body.max_hours, at=now())
-    benchmark, changed = service.store(
+    until = benchmarks.end_after(body.max_hours, at=now())
+    benchmark, changed = benchmarks.store(
         session, body.file, body.text, cells=cells, methods=methods, account=account, until=until
     )
     if body.retry_failed:
-        service.retry_failed(session, benchmark)
-    return BenchmarkStatus.with_progress(benchmark, service.progress(session, benchmark), changed=changed)
+        benchmarks.retry_failed(session, benchmark)
+    return BenchmarkStatus.with_progress(benchmark, benchmarks.progress(session, benchmark), changed=changed)

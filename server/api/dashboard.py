@@ -10,11 +10,11 @@ from sqlalchemy.orm import Session
 from server.api.auth_dependencies import CurrentAccount, organiser_routes, require_staff
 from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.schema import Out
-from server.competitions import service as competitions
-from server.dashboard import service
+from server.competitions import competitions
+from server.dashboard import dashboard
+from server.dashboard.dashboard import DailyFailures, Dashboard, HourlyRuns
 from server.dashboard.forecast import Capacity, RescoringForecast
 from server.dashboard.health_warnings import Host
-from server.dashboard.service import DailyFailures, Dashboard, HourlyRuns
 from server.dashboard.shown_work import FailureCount, Running, Waiting
 from server.deps import SessionDep
 from server.models.competition import Competition
@@ -101,7 +101,7 @@ organisers = organiser_routes()
 @staff.get("")
 def show_dashboard(session: SessionDep, account: CurrentAccount) -> DashboardOut:
     """Show the state of every competition that you run: queue, workers, failures, splits, warnings."""
-    return DashboardOut.of(service.get_dashboard(session, competitions.list_organised(session, account)))
+    return DashboardOut.of(dashboard.get_dashboard(session, competitions.list_organised(session, account)))
 
 
 @staff.get("/activity")
@@ -114,9 +114,9 @@ def show_activity(session: SessionDep, account: CurrentAccount) -> ActivityOut:
 def show_overview(session: SessionDep, competition: Organised) -> OverviewOut:
     """Show the state of one competition, with its submissions by stage and its number of teams."""
     return OverviewOut.of(
-        service.get_dashboard(session, [competition]),
-        stages=service.count_stages(session, competition),
-        teams=service.count_teams(session, competition),
+        dashboard.get_dashboard(session, [competition]),
+        stages=dashboard.count_stages(session, competition),
+        teams=dashboard.count_teams(session, competition),
     )
 
 
@@ -128,6 +128,6 @@ def show_activity_of_competition(session: SessionDep, competition: Organised) ->
 
 def _activity(session: Session, shown: list[Competition]) -> ActivityOut:
     return ActivityOut(
-        runs_by_hour=service.runs_by_hour(session, shown),
-        failures_by_day=service.failures_by_day(session, shown),
+        runs_by_hour=dashboard.runs_by_hour(session, shown),
+        failures_by_day=dashboard.failures_by_day(session, shown),
     )

@@ -11,7 +11,7 @@ from server.admission import AdmissionDep
 from server.api.auth_dependencies import Credentials, find_caller, require_staff
 from server.api.schema import Out
 from server.config import Settings
-from server.datasets import service
+from server.datasets import datasets
 from server.datasets.upload import received_dataset, store_dataset
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
 from server.models.account import Account
@@ -73,17 +73,17 @@ async def upload_dataset(
 @router.get("", responses=problems(401, 403))
 def list_datasets(session: SessionDep, account: Staff) -> list[DatasetOut]:
     """List your datasets by name; an administrator sees every one."""
-    return [DatasetOut.model_validate(dataset) for dataset in service.list_datasets(session, account)]
+    return [DatasetOut.model_validate(dataset) for dataset in datasets.list_datasets(session, account)]
 
 
 @router.delete("/{name}", status_code=status.HTTP_204_NO_CONTENT, responses=problems(401, 403, 404, 409))
 def delete_dataset(name: str, session: SessionDep, account: Staff) -> None:
     """Delete a dataset that no competition uses. Its name is free again."""
-    service.delete(session, name, actor=account)
+    datasets.delete(session, name, actor=account)
 
 
 def _admit(session: Session, settings: Settings, request: Request, credentials: Credentials) -> Account:
     """Return who sends, before anything of the body is read."""
     account = find_caller(session, request, credentials)
-    service.check_may_upload(session, settings, account)
+    datasets.check_may_upload(session, settings, account)
     return account

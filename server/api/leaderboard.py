@@ -11,12 +11,12 @@ from lethe.competition.visibility import Visibility
 from lethe.metrics.scoring.sample_size import few_models_warnings, smallest_detectable_shift
 from server.api.auth_dependencies import OptionalAccount, VisibleCompetition
 from server.api.schema import Out
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.competitions.stored_file import stored_file
 from server.deps import SessionDep
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber
-from server.leaderboard import service
+from server.leaderboard import boards
 from server.leaderboard.columns import BoardColumn, ColumnValue, board_row
 from server.leaderboard.ranking import Row, RowKind
 from server.middleware import PROXY_CACHE
@@ -163,7 +163,7 @@ def show_leaderboard(
     which stand in the columns."""
     if task:
         competition = competitions.get_task(session, competition, task)
-    shown = service.board(session, competition, board, viewer=account, phase=phase)
+    shown = boards.board(session, competition, board, viewer=account, phase=phase)
     rows = shown.matching(q)
     if account is None:
         response.headers.update(PROXY_CACHE)

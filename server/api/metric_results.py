@@ -10,17 +10,17 @@ from lethe.metrics.core.registry import metric, metrics
 from server.api.auth_dependencies import CurrentAccount, OrganisedCompetition, VisibleCompetition
 from server.api.schema import Out
 from server.api.submissions.router import OwnSubmission
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.competitions.stored_file import stored_file
 from server.deps import SessionDep
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber, ShownTable, ShownText
-from server.metric_results import service
+from server.metric_results import metric_results
 from server.models.metric_result import MetricResult
 from server.problem_details import problems
 from server.submission_analysis import comparison
 from server.submission_analysis.comparison import SubmissionComparison
-from server.teams import service as teams
+from server.teams import teams
 
 
 class MetricOut(Out):
@@ -116,7 +116,7 @@ def show_metrics_of_submission(
 ) -> SubmissionMetrics:
     """Show the metrics of a submission that the competition's report names. What a team sees is rounded."""
     is_organiser = competitions.is_organiser(session, submission.competition, account)
-    rows = service.of_submission(session, submission, split, is_organiser=is_organiser)
+    rows = metric_results.of_submission(session, submission, split, is_organiser=is_organiser)
     return SubmissionMetrics(
         split=split,
         n_models=stored_file(submission.competition).n_models,
@@ -135,7 +135,7 @@ def show_metrics_of_competition(
     """Show metrics of every scored submission of the competition. For organisers."""
     file = stored_file(competition)
     wanted = ids or [request.id for request in file.report.metrics]
-    found = service.of_competition(session, competition, split, wanted)
+    found = metric_results.of_competition(session, competition, split, wanted)
     values = {sid: {name: row.value for name, row in rows.items()} for sid, rows in found.items()}
     return CompetitionMetrics(split=split, metrics=wanted, submissions=values)
 
@@ -164,4 +164,4 @@ def compare_submissions(
 def recompute_metrics(session: SessionDep, competition: OrganisedCompetition, body: Recompute) -> Recomputed:
     """Compute metrics again: after a metric's version rose, or where they were never asked for. For organisers."""
     file = stored_file(competition)
-    return Recomputed(evaluations=service.recompute(session, competition, file, only_stale=body.only_stale))
+    return Recomputed(evaluations=metric_results.recompute(session, competition, file, only_stale=body.only_stale))

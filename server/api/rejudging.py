@@ -8,7 +8,7 @@ from pydantic import Field
 
 from lethe.competition.section import Timestamp
 from lethe.competition.visibility import Visibility
-from server.accounts import service as accounts
+from server.accounts import accounts
 from server.api.admin.schemas import Why, WhyBody
 from server.api.auth_dependencies import CurrentAccount, organiser_routes
 from server.api.auth_dependencies import OrganisedCompetition as Organised
@@ -16,9 +16,9 @@ from server.api.schema import In, Out
 from server.deps import SessionDep
 from server.models.rejudging import Rejudging
 from server.problem_details import problems
-from server.rejudging import service
+from server.rejudging import rejudgings
 from server.rejudging.progress import RejudgingProgress, get_progress
-from server.rejudging.service import Changed, Preview
+from server.rejudging.rejudgings import Changed, Preview
 from server.rejudging.sets import Chosen
 
 
@@ -131,7 +131,7 @@ router = organiser_routes("/rejudgings")
 @router.get("")
 def list_rejudgings(session: SessionDep, competition: Organised) -> list[RejudgingOut]:
     """List the re-judgings, the newest first."""
-    return [RejudgingOut.read(row) for row in service.of_competition(session, competition)]
+    return [RejudgingOut.read(row) for row in rejudgings.of_competition(session, competition)]
 
 
 @router.post("", status_code=status.HTTP_201_CREATED, responses=problems(409))
@@ -146,7 +146,7 @@ def start_rejudging(
         received_from=body.received_from,
         received_before=body.received_before,
     )
-    row = service.start(
+    row = rejudgings.start(
         session,
         competition,
         visibility=body.split,
@@ -162,7 +162,7 @@ def start_rejudging(
 @router.get("/{rejudging_id}")
 def show_rejudging(rejudging_id: str, session: SessionDep, competition: Organised) -> RejudgingStatus:
     """Show a re-judging: who started it, how many evaluations are in each state, how many runs are done."""
-    row = service.get(session, competition, rejudging_id)
+    row = rejudgings.get(session, competition, rejudging_id)
     author = accounts.names(session, [row.created_by]).get(row.created_by, "")
     return RejudgingStatus.with_progress(row, author=author, progress=get_progress(session, row))
 
@@ -170,8 +170,8 @@ def show_rejudging(rejudging_id: str, session: SessionDep, competition: Organise
 @router.post("/{rejudging_id}/preview")
 def preview_rejudging(rejudging_id: str, session: SessionDep, competition: Organised) -> RejudgingPreview:
     """Show how far a re-judging is, and whose score and rank it would change. Nothing is changed by asking."""
-    row = service.get(session, competition, rejudging_id)
-    return RejudgingPreview.whole(service.preview(session, competition, row))
+    row = rejudgings.get(session, competition, rejudging_id)
+    return RejudgingPreview.whole(rejudgings.preview(session, competition, row))
 
 
 @router.post("/{rejudging_id}/apply", responses=problems(409))
@@ -179,8 +179,8 @@ def apply_rejudging(
     rejudging_id: str, session: SessionDep, competition: Organised, account: CurrentAccount
 ) -> RejudgingOut:
     """Apply the new scores, all at once."""
-    row = service.get(session, competition, rejudging_id)
-    return RejudgingOut.read(service.apply(session, competition, row, actor=account))
+    row = rejudgings.get(session, competition, rejudging_id)
+    return RejudgingOut.read(rejudgings.apply(session, competition, row, actor=account))
 
 
 @router.post("/{rejudging_id}/discard", responses=problems(409))
@@ -188,5 +188,5 @@ def discard_rejudging(
     rejudging_id: str, body: WhyBody, session: SessionDep, competition: Organised, account: CurrentAccount
 ) -> RejudgingOut:
     """Stop a re-judging. Everything stays as it was."""
-    row = service.get(session, competition, rejudging_id)
-    return RejudgingOut.read(service.discard(session, row, actor=account, reason=body.reason))
+    row = rejudgings.get(session, competition, rejudging_id)
+    return RejudgingOut.read(rejudgings.discard(session, row, actor=account, reason=body.reason))

@@ -7,12 +7,11 @@ from fastapi import APIRouter, Query, Response
 from lethe.competition.tasks_section import task_name
 from lethe.errors import NotFound
 from server.api.auth_dependencies import OptionalAccount, VisibleCompetition
-from server.competitions import participation
-from server.competitions import service as competitions
+from server.competitions import competitions, participation
 from server.competitions.stored_file import stored_file
 from server.deps import SessionDep, StorageDep
 from server.problem_details import problems
-from server.starter_kit import service
+from server.starter_kit import starter_kit
 
 router = APIRouter(prefix="/competitions/{slug}", tags=["competitions"])
 
@@ -44,4 +43,4 @@ def download_kit(
     if tasks := stored_file(competition).tasks:
         names = ", ".join(task_name(each.slug) for each in tasks)
         raise NotFound(f"{competition.slug} has a starter kit for each task; name one with `task`: {names}")
-    return Response(service.read_kit(storage, competition.slug), media_type="application/zip", headers=headers)
+    return Response(starter_kit.read_kit(storage, competition.slug), media_type="application/zip", headers=headers)

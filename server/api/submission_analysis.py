@@ -16,10 +16,10 @@ from server.api.schema import Out
 from server.deps import SessionDep, StorageDep
 from server.evaluations.paired_test import Paired
 from server.problem_details import problems
-from server.submission_analysis import service
+from server.submission_analysis import evaluated_submissions
+from server.submission_analysis.evaluated_submissions import EvaluatedSubmission
 from server.submission_analysis.generated_answers import AnsweredQuestion, GeneratedAnswers
 from server.submission_analysis.model_outputs import OutputComparison
-from server.submission_analysis.service import EvaluatedSubmission
 from server.submissions.organiser_list import same_file_teams
 
 
@@ -202,7 +202,7 @@ def evaluated_submission(
     submission_id: str, session: SessionDep, competition: Organised, split: Visibility = Visibility.PUBLIC
 ) -> EvaluatedSubmission:
     """Return the submission of the path on the split of the query. Raises NotFound."""
-    return service.get_evaluated(session, competition, submission_id, split)
+    return evaluated_submissions.get_evaluated(session, competition, submission_id, split)
 
 
 EvaluatedDep = Annotated[EvaluatedSubmission, Depends(evaluated_submission)]
@@ -218,13 +218,13 @@ def show_analysis(
     """
     return AnalysisOut.of(
         evaluated,
-        comparison=service.get_output_comparison(session, storage, competition, evaluated),
+        comparison=evaluated_submissions.get_output_comparison(session, storage, competition, evaluated),
         same_file_of=same_file_teams(session, evaluated.submission),
         attempts=[
             AttemptOfShard.read(attempt, kind=shard.kind, first_run=shard.first_run, n_runs=shard.n_runs)
-            for attempt, shard in service.list_attempts(session, evaluated)
+            for attempt, shard in evaluated_submissions.list_attempts(session, evaluated)
         ],
-        logs=[RunLogOut.read(log) for log in service.list_logs(session, evaluated.submission)],
+        logs=[RunLogOut.read(log) for log in evaluated_submissions.list_logs(session, evaluated.submission)],
     )
 
 
@@ -237,7 +237,7 @@ def show_answers(
     run: Annotated[int, Query(ge=0, le=100_000, description="counts from 0")] = 0,
 ) -> AnswersOut:
     """Show the forget questions with the answers of an unlearned, a retrained and the original language model."""
-    found = service.get_generated_answers(session, storage, competition, evaluated, run=run)
+    found = evaluated_submissions.get_generated_answers(session, storage, competition, evaluated, run=run)
     if found is None:
         raise NotFound(f"No generated answers are stored of submission {evaluated.submission.id}")
     return AnswersOut.of(evaluated, found)
@@ -251,12 +251,12 @@ def compare_submissions(
     other: Annotated[str, Query(max_length=40, description="the second submission's id")],
 ) -> PairedTestOut:
     """Compare the scores of two submissions on one split by the paired test over models."""
-    second = service.get_evaluated(session, competition, other, evaluated.visibility)
-    return PairedTestOut.of(evaluated, second, service.compare(evaluated, second))
+    second = evaluated_submissions.get_evaluated(session, competition, other, evaluated.visibility)
+    return PairedTestOut.of(evaluated, second, evaluated_submissions.compare(evaluated, second))
 
 
 @router.get("/suggested-comparisons")
 def suggest_comparisons(session: SessionDep, competition: Organised, evaluated: EvaluatedDep) -> list[Suggestion]:
     """List submissions to compare this one with: the best of the board, and the team's own."""
-    found = service.suggest_comparisons(session, competition, evaluated)
+    found = evaluated_submissions.suggest_comparisons(session, competition, evaluated)
     return [Suggestion(id=submission_id, description=text) for submission_id, text in found]

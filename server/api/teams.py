@@ -14,7 +14,7 @@ from server.models.account import Account
 from server.models.competition import Team
 from server.models.invitation import Invitation
 from server.problem_details import problems
-from server.teams import joining, service
+from server.teams import joining, teams
 
 
 class NewTeam(In):
@@ -97,7 +97,7 @@ DONE = status.HTTP_204_NO_CONTENT
 
 def own_team(session: SessionDep, competition: VisibleCompetition, account: CurrentAccount) -> Team:
     """Return the caller's team. Raises NotFound."""
-    return service.own_team(session, competition, account)
+    return teams.own_team(session, competition, account)
 
 
 OwnTeam = Annotated[Team, Depends(own_team)]
@@ -114,7 +114,7 @@ def create_team(
     body: NewTeam, session: SessionDep, competition: VisibleCompetition, account: CurrentAccount
 ) -> TeamOut:
     """Create a team and lead it. Alone needs no act: the first submission makes a team of one."""
-    return _shown(session, service.create(session, competition, account, name=body.name))
+    return _shown(session, teams.create(session, competition, account, name=body.name))
 
 
 @router.patch("/team", responses=problems(403, 409))
@@ -123,7 +123,7 @@ def rename_team(
 ) -> TeamOut:
     """Give your team another name, until the close. For its leader."""
     joining.check_leader(team, account)
-    service.rename_own(session, competition, team, name=body.name, actor=account)
+    teams.rename_own(session, competition, team, name=body.name, actor=account)
     return _shown(session, team)
 
 
@@ -207,7 +207,7 @@ def ask_to_merge(
 ) -> MergeOut:
     """Ask that your team becomes part of another: people and submissions together must keep the limits of one team."""
     row = joining.ask(session, competition, into=body.team, actor=account)
-    mine = service.own_team(session, competition, account)
+    mine = teams.own_team(session, competition, account)
     return MergeOut(id=row.id, team=mine.name, into=body.team, created_at=row.created_at)
 
 
@@ -228,4 +228,4 @@ def refuse_to_merge(
 
 
 def _shown(session: Session, team: Team) -> TeamOut:
-    return TeamOut.of(team, service.members(session, team))
+    return TeamOut.of(team, teams.members(session, team))

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session, joinedload
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from server.archives.tables import PARTS, rows
-from server.competitions import repository as competitions
+from server.competitions import competition_repository
 from server.competitions.lifecycle import require_no_task
 from server.config import Settings
 from server.db import Database, now
@@ -29,7 +29,7 @@ from server.migrate import alembic_config
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard
 from server.models.submission import Submission
-from server.starter_kit import service as starter_kit
+from server.starter_kit import starter_kit
 from server.storage import Storage, content_key, split_key
 from server.submissions import receipts
 
@@ -59,7 +59,7 @@ def write(database: Database, storage: Storage, settings: Settings, *, slug: str
     try:
         with database.read() as session, part.open("xb") as raw, ZipFile(raw, "w") as zipped:
             _hold_still(session)
-            competition = competitions.by_slug(session, slug)
+            competition = competition_repository.by_slug(session, slug)
             if competition is None:
                 raise NotFound(f"No competition is called {slug!r}")
             require_no_task(competition)
@@ -74,7 +74,7 @@ def write(database: Database, storage: Storage, settings: Settings, *, slug: str
 def _write(
     session: Session, storage: Storage, settings: Settings, competition: Competition, *, archive: HashedZip
 ) -> Written:
-    evaluated = [competition, *competitions.tasks(session, competition.id)]
+    evaluated = [competition, *competition_repository.tasks(session, competition.id)]
     ids = [each.id for each in evaluated]
     counts = {}
     for part in PARTS:

@@ -16,12 +16,12 @@ from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from server.accounts.service import name_key
+from server.accounts.accounts import name_key
 from server.archives.exporter import FILES
 from server.archives.reader import ManifestArchive, invalid, is_vouched_for, read_manifest
 from server.archives.tables import CHUNK, OWN_PARTS, PEOPLE, Part, Row, read_row, unknown_columns
 from server.audit import log as audit
-from server.competitions import repository as competitions
+from server.competitions import competition_repository
 from server.db import Database, new_id, now
 from server.errors import Conflict
 from server.models.account import Account
@@ -74,7 +74,7 @@ def read(database: Database, storage: Storage, path: Path, *, trusted: Collectio
                 left_out = tuple(sorted(_unknown(checked)))
                 data: Row = {"archive": manifest["written_at"], "receipt_key": key, "renamed": renamed}
                 data |= {"scores_verified": vouched} | ({"left_out": list(left_out)} if left_out else {})
-                competition = competitions.by_slug(session, checked.slug)
+                competition = competition_repository.by_slug(session, checked.slug)
                 audit.record(
                     session, None, "competition.imported", competition=competition, subject=checked.slug, data=data
                 )
@@ -92,7 +92,7 @@ def _unknown(checked: ManifestArchive) -> set[str]:
 
 def _check_is_new(session: Session, checked: ManifestArchive) -> None:
     for slug in checked.slugs:
-        if competitions.by_slug(session, slug) is not None:
+        if competition_repository.by_slug(session, slug) is not None:
             raise Conflict(
                 f"This instance has a competition called {slug!r}. The name is part of a split's seeds, so an "
                 "import cannot change it"

@@ -29,7 +29,7 @@ from server.competitions.read_file import check_size
 from server.errors import Conflict
 from server.evaluations.kept_weights import weights_key
 from server.models.competition import CompetitionState
-from server.starter_kit import service as starter_kit
+from server.starter_kit import starter_kit
 from server.storage import CHUNK as PIECE
 from server.storage import Storage, content_key, split_key
 

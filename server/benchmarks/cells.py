@@ -14,10 +14,10 @@ from lethe.competition.stored_document import as_stored
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidCompetitionFile
 from server.audit import log as audit
-from server.benchmarks import repository
-from server.competitions import service as competitions
+from server.benchmarks import benchmark_repository
+from server.competitions import competitions
 from server.competitions.stored_file import stored_file
-from server.metric_results import service as metric_results
+from server.metric_results import metric_results
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Split, SplitState
 
@@ -42,7 +42,9 @@ def ensure(session: Session, file: CompetitionFile, *, organiser: Account) -> Co
     Its preparation is queued if it has not begun, or has failed.
     """
     key = cell_key(file)
-    competition = repository.cell_competition(session, key) or _create(session, file, key, organiser=organiser)
+    competition = benchmark_repository.cell_competition(session, key) or _create(
+        session, file, key, organiser=organiser
+    )
     if session.get(CompetitionOrganiser, (competition.id, organiser.id)) is None:
         session.add(CompetitionOrganiser(competition_id=competition.id, account_id=organiser.id))
     _ask_for_metrics(session, competition, file)
@@ -69,7 +71,7 @@ def _create(session: Session, file: CompetitionFile, key: str, *, organiser: Acc
         with session.begin_nested():
             session.add(competition)
     except IntegrityError:  # another benchmark was quicker
-        found = repository.cell_competition(session, key)
+        found = benchmark_repository.cell_competition(session, key)
         if found is None:
             raise
         return found

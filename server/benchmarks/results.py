@@ -15,7 +15,7 @@ from lethe.metrics import Side
 from server.benchmarks.progress import cell_failure, failure_reason
 from server.benchmarks.units import BenchmarkCell, MethodUnit, benchmark_file, methods
 from server.competitions.stored_file import stored_file
-from server.metric_results.service import hash_parameters
+from server.metric_results.metric_results import hash_parameters
 from server.models.benchmark import Benchmark
 from server.models.evaluation import PublicScore
 from server.models.metric_result import MetricResult

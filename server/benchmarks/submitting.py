@@ -10,21 +10,21 @@ import structlog
 from sqlalchemy.orm import Session
 
 from lethe.benchmark.benchmark_file import BenchmarkFile
-from server.benchmarks import repository, units
+from server.benchmarks import benchmark_repository, units
+from server.benchmarks.benchmarks import takes_submissions
 from server.benchmarks.progress import cell_failure
-from server.benchmarks.service import takes_submissions
 from server.benchmarks.units import BenchmarkCell, MethodRecord
-from server.competitions import repository as competition_repository
+from server.competitions import competition_repository
 from server.competitions.stored_file import stored_file
 from server.db import Database
-from server.metric_results import service as metric_results
+from server.metric_results import metric_results
 from server.models.account import Account
 from server.models.benchmark import Benchmark
 from server.models.submission import ENDED
 from server.storage import Storage
-from server.submissions.service import create_submission
+from server.submissions.submissions import create_submission
 from server.submissions.upload_check import CheckedUpload, Upload, store_content
-from server.teams import service as teams
+from server.teams import teams
 
 log = structlog.get_logger()
 MAX_WAITING = 16  # submissions of one benchmark that have not ended
@@ -33,13 +33,13 @@ MAX_WAITING = 16  # submissions of one benchmark that have not ended
 def submit_missing(database: Database, storage: Storage, *, at: datetime) -> int:
     """Submit what benchmarks lack and what may wait now. Return how many. Safe to run twice, and at once."""
     with database.read() as session:
-        ids = [benchmark.id for benchmark in repository.submitting(session, at)]
+        ids = [benchmark.id for benchmark in benchmark_repository.submitting(session, at)]
     return sum(_advance(database, storage, benchmark_id, at=at) for benchmark_id in ids)
 
 
 def _advance(database: Database, storage: Storage, benchmark_id: str, *, at: datetime) -> int:
     with database.write() as session:
-        benchmark = repository.locked(session, benchmark_id)
+        benchmark = benchmark_repository.locked(session, benchmark_id)
         cells = units.cells(session, benchmark)
         waiting = sum(
             unit.submission is not None and unit.submission.stage not in ENDED for cell in cells for unit in cell.units
@@ -62,7 +62,7 @@ def _missing(cells: Sequence[BenchmarkCell]) -> list[tuple[BenchmarkCell, Method
 def _submit(session: Session, storage: Storage, cell: BenchmarkCell, method: MethodRecord, *, at: datetime) -> None:
     """Submit a method under the cell's lock, unless another benchmark did so meanwhile."""
     competition = competition_repository.locked(session, cell.competition.id)
-    if repository.submissions(session, [competition.id], [method.sha256]):
+    if benchmark_repository.submissions(session, [competition.id], [method.sha256]):
         return
     content = method.source.encode()
     upload = Upload("unlearning.py", content, method.name, received_at=at)

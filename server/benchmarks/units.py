@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 from lethe.benchmark.benchmark_file import SCORES, BenchmarkFile, Scalar
 from lethe.competition.report_section import MetricRequest
 from lethe.competition.stored_document import read_stored
-from server.benchmarks import repository
-from server.metric_results.service import hash_parameters
+from server.benchmarks import benchmark_repository
+from server.metric_results.metric_results import hash_parameters
 from server.models.benchmark import Benchmark
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation
@@ -81,10 +81,10 @@ def cells(session: Session, benchmark: Benchmark) -> list[BenchmarkCell]:
     """Return every cell of a benchmark with what is there of it, in a fixed number of queries."""
     ids = [cell["competition_id"] for cell in benchmark.cells]
     entries = methods(benchmark)
-    known = repository.submissions(session, ids, [method.sha256 for method in entries])
-    evaluations = repository.evaluations(session, [submission.id for submission in known.values()])
-    metrics = repository.metric_results(session, [evaluation.id for evaluation in evaluations.values()])
-    competitions, splits = repository.competitions(session, ids), repository.splits(session, ids)
+    known = benchmark_repository.submissions(session, ids, [method.sha256 for method in entries])
+    evaluations = benchmark_repository.evaluations(session, [submission.id for submission in known.values()])
+    metrics = benchmark_repository.metric_results(session, [evaluation.id for evaluation in evaluations.values()])
+    competitions, splits = benchmark_repository.competitions(session, ids), benchmark_repository.splits(session, ids)
     return [
         BenchmarkCell(
             name=cell["name"],

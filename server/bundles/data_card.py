@@ -10,9 +10,8 @@ from sqlalchemy.orm import Session
 import lethe
 from lethe.competition.file import CompetitionFile
 from lethe.metrics.scoring.scorer_version import SCORER_VERSION
-from server.bundles import repository
-from server.competitions import phases
-from server.competitions import service as competitions
+from server.bundles import bundle_repository
+from server.competitions import competitions, phases
 from server.competitions.split_report import find_split_report
 from server.competitions.stored_file import stored_file
 from server.disclosure import gate
@@ -39,7 +38,7 @@ def _serve_another(session: Session, competition: Competition, at: datetime) -> 
     return any(
         not mine.isdisjoint(file.splits.seed for file in stored_file(other).evaluated)
         and (not gate.may_see_private(other, organiser=False) or phases.period_at(other, None, at) is not None)
-        for other in repository.others_not_archived(session, competition.id)
+        for other in bundle_repository.others_not_archived(session, competition.id)
     )
 
 

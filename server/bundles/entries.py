@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from lethe.client.receipts import canonical
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
-from server.bundles import repository
+from server.bundles import bundle_repository
 from server.competitions.stored_file import stored_file
 from server.config import Settings
 from server.downloads import HashedZip
@@ -32,7 +32,7 @@ def add_entries(
     """Put receipts, and the code that may be published, into the archive. Return the entries, the earliest first."""
     on_boards = {row["submission"] for board in boards for row in board["rows"] if row["submission"]}
     entries = []
-    for submission in repository.published(session, competition.id, on_boards=on_boards):
+    for submission in bundle_repository.published(session, competition.id, on_boards=on_boards):
         evaluated = views.view(session, [submission], ended_in_full=False)[0]
         parts = [
             _part(session, settings, view, archive=archive)

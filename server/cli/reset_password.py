@@ -16,12 +16,12 @@ def register_commands(app: typer.Typer) -> None:
 
 def reset_password(name: Annotated[str, typer.Argument(help="The account's name.")]) -> None:
     """Print a link with which a person sets a new password. It works once, within a day; for the server's machine."""
-    from server.accounts import password_reset, service
+    from server.accounts import accounts, password_reset
     from server.db import Database
     from server.private_files import instance_settings
 
     with Database(instance_settings().resolved_database_url) as database, database.write() as session:
-        account = service.find(session, name)
+        account = accounts.find(session, name)
         issued = password_reset.issue(session, account, actor=None, lifetime=password_reset.BY_ADMINISTRATOR)
     console.print(issued.link, markup=False, highlight=False, soft_wrap=True)
     console.print(f"Works once, until {issued.expires_at:%Y-%m-%d %H:%M} UTC.", style="dim", highlight=False)
@@ -29,11 +29,11 @@ def reset_password(name: Annotated[str, typer.Argument(help="The account's name.
 
 def reset_second_factor(name: Annotated[str, typer.Argument(help="The account's name.")]) -> None:
     """Switch off the second factor of a person who lost it and the recovery codes; for the server's machine."""
-    from server.accounts import second_factor, service
+    from server.accounts import accounts, second_factor
     from server.db import Database
     from server.private_files import instance_settings
 
     with Database(instance_settings().resolved_database_url) as database, database.write() as session:
-        account = service.find(session, name)
+        account = accounts.find(session, name)
         second_factor.switch_off(session, account, actor=None, reason="reset on the server's machine")
     console.print(f"{account.name} logs in with the password alone now.", highlight=False)

@@ -6,7 +6,7 @@ import secrets
 from pathlib import Path
 
 from lethe.errors import NotFound
-from server.accounts import service
+from server.accounts import accounts
 from server.config import Settings
 from server.db import Database
 from server.models.account import Role
@@ -20,9 +20,9 @@ def organiser_credentials(settings: Settings) -> tuple[str, str]:
     password = kept_password(settings, ORGANISER)
     with Database(settings.resolved_database_url) as database, database.write() as session:
         try:
-            service.find(session, ORGANISER)
+            accounts.find(session, ORGANISER)
         except NotFound:
-            service.register(session, name=ORGANISER, password=password, role=Role.ADMINISTRATOR)
+            accounts.register(session, name=ORGANISER, password=password, role=Role.ADMINISTRATOR)
     return ORGANISER, password
 
 

@@ -34,12 +34,12 @@ def _session() -> "Iterator[Session]":
 def workers() -> None:
     """List the instance's own workers: host, state, reason, and last report."""
     from server.worker_facts import host_of
-    from server.workers import registration, repository
+    from server.workers import registration, worker_repository
 
     with _session() as session:
         cordoned = {row.host: row.reason for row in registration.hosts(session)}
         table = Table("worker", "host", "state", "why", "seen (UTC)", box=None)
-        for row in repository.own_workers(session):
+        for row in worker_repository.own_workers(session):
             host = host_of(row.name)
             why = f"cordoned: {cordoned[host]}" if host in cordoned else row.detail
             table.add_row(row.name, host, row.state, why, f"{row.seen_at:%Y-%m-%d %H:%M:%S}")

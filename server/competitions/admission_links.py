@@ -9,9 +9,7 @@ from sqlalchemy.orm import Session
 from lethe.errors import NotFound
 from server.accounts.passwords import digest, new_token
 from server.audit import log as audit
-from server.competitions import lifecycle, participants
-from server.competitions import participation_repository as repository
-from server.competitions import repository as competition_repository
+from server.competitions import competition_repository, lifecycle, participants, participation_repository
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.errors import Conflict
@@ -37,7 +35,7 @@ def make(session: Session, competition: Competition, *, days: int, uses: int, la
     competition = competition_repository.locked(session, competition.id)
     if stored_file(competition).participation.admission == "open":
         raise Conflict(f"{competition.slug} is open to everybody: it needs no link")
-    if len(repository.open_links(session, competition.id, now())) >= MAX_OPEN:
+    if len(participation_repository.open_links(session, competition.id, now())) >= MAX_OPEN:
         raise Conflict(f"There are {MAX_OPEN} open links; revoke one first")
     token = new_token()
     row = AdmissionLink(
@@ -58,7 +56,7 @@ def make(session: Session, competition: Competition, *, days: int, uses: int, la
 
 def open_links(session: Session, competition: Competition) -> Sequence[AdmissionLink]:
     """Return the links that still admit somebody, the newest first."""
-    return repository.open_links(session, competition.id, now())
+    return participation_repository.open_links(session, competition.id, now())
 
 
 def revoke(session: Session, competition: Competition, link_id: str, *, actor: Account) -> None:
@@ -78,7 +76,7 @@ def find(session: Session, slug: str, token: str) -> Competition:
 def use(session: Session, slug: str, token: str, *, account: Account) -> Competition:
     """Admit `account` by a link. Who is admitted already uses nothing up. Raises NotFound, or NotAllowed if refused."""
     competition, row = _found(session, slug, token)
-    row = repository.locked_link(session, row.id)
+    row = participation_repository.locked_link(session, row.id)
     if not _is_open(row):  # used up by somebody else meanwhile
         raise NotFound(UNUSABLE)
     if participants.admit_by_link(session, competition, account=account):
@@ -92,7 +90,7 @@ def use(session: Session, slug: str, token: str, *, account: Account) -> Competi
 
 def _found(session: Session, slug: str, token: str) -> tuple[Competition, AdmissionLink]:
     competition = competition_repository.by_slug(session, slug)
-    row = repository.link_by_hash(session, digest(token))
+    row = participation_repository.link_by_hash(session, digest(token))
     if competition is None or row is None or row.competition_id != competition.id or not _is_open(row):
         raise NotFound(UNUSABLE)
     return competition, row

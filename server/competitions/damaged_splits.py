@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from server import queue
 from server.audit import log as audit
 from server.audit.log import EventFilter
-from server.competitions import lifecycle, repository, stalled_preparations
+from server.competitions import competition_repository, lifecycle, stalled_preparations
 from server.db import clock
 from server.models.competition import Competition, Split, SplitState
 
@@ -31,7 +31,7 @@ def check_again(session: Session, split_id: str, *, reason: str) -> bool:
     if len(audit.events(session, lately, limit=CHECKS_PER_HOUR)) >= CHECKS_PER_HOUR:
         return False
     stalled_preparations.check(split, at)
-    repository.forget_model_shards(session, split.id)
+    competition_repository.forget_model_shards(session, split.id)
     data = {"split": split.visibility, "found": reason}
     audit.record(session, None, DAMAGED, competition, data=data)
     queue.send_after_commit(session, queue.PREPARE_SPLIT, split.id)

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.file import CompetitionFile
 from lethe.competition.stored_document import as_stored
 from server.audit import log as audit
-from server.competitions import lifecycle, repository
+from server.competitions import competition_repository, lifecycle
 from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
@@ -16,29 +16,29 @@ from server.models.competition import Competition, CompetitionState
 def delete_draft(session: Session, competition: Competition, *, actor: Account) -> None:
     """Delete a draft: its slug is free, its file and its secrets are gone, nobody organises it. Raises Conflict."""
     lifecycle.require_no_task(competition)
-    competition = repository.locked(session, competition.id)
+    competition = competition_repository.locked(session, competition.id)
     if competition.state != CompetitionState.DRAFT:
         raise Conflict(f"{competition.slug} is {competition.state}; only a draft can be deleted, others are archived")
     audit.record(session, actor, "competition.deleted", competition=competition, subject=competition.slug)
     forget_tasks(session, competition)
     _empty(competition)
     session.flush()
-    repository.forget(session, competition.id)
+    competition_repository.forget(session, competition.id)
 
 
 def forget_tasks(session: Session, competition: Competition) -> None:
     """Delete the tasks of a draft and their splits; its file may name others, under the same names."""
-    for task in repository.tasks(session, competition.id):
+    for task in competition_repository.tasks(session, competition.id):
         task.task_name = None
         _empty(task)
         session.flush()
-        repository.forget(session, task.id)
+        competition_repository.forget(session, task.id)
 
 
 def _empty(competition: Competition) -> None:
     empty = CompetitionFile.model_validate(
         {
-            "slug": f"{repository.DELETED}{competition.id}",
+            "slug": f"{competition_repository.DELETED}{competition.id}",
             "title": "Deleted draft",
             "opens_at": datetime(2000, 1, 1, tzinfo=UTC),
             "closes_at": datetime(2000, 1, 2, tzinfo=UTC),

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.tasks_section import BETWEEN
 from server.audit import log as audit
-from server.competitions import repository
+from server.competitions import competition_repository
 from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
@@ -63,7 +63,7 @@ def move(
     """
     if not {get_state(competition), to} <= RESCORED:
         require_no_task(competition)
-    for each in (competition, *repository.tasks(session, competition.id)):
+    for each in (competition, *competition_repository.tasks(session, competition.id)):
         _move(session, each, to, actor=actor, reason=reason)
 
 

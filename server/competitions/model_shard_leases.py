@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.file import CompetitionFile
 from lethe.competition.model_shards import ShardToMake
 from lethe.competition.visibility import Visibility
-from server.competitions import service, split_leases, stalled_preparations, stopped_preparations
+from server.competitions import competitions, split_leases, stalled_preparations, stopped_preparations
 from server.competitions.split_leases import SplitWork
 from server.competitions.stored_file import split_file, stored_file
 from server.db import clock, database_time
@@ -58,7 +58,7 @@ def divide(
     session.add_all(ModelShard(split_id=work.split_id, **vars(shard)) for shard in shards)
     session.flush()
     competition = session.get_one(Split, work.split_id).competition_id
-    service.note_prepared(session, session.get_one(Competition, competition))
+    competitions.note_prepared(session, session.get_one(Competition, competition))
     send_after_commit(session, PREPARE_SHARD, times=len(shards))
     return True
 

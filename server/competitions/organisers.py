@@ -3,14 +3,14 @@
 from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, Violation
-from server.accounts import service as accounts
+from server.accounts import accounts
 from server.audit import log as audit
-from server.competitions import lifecycle, repository
+from server.competitions import competition_repository, lifecycle
 from server.errors import Conflict
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionOrganiser
 
-of = repository.organisers
+of = competition_repository.organisers
 
 
 def add(session: Session, competition: Competition, name: str, *, actor: Account, reason: str) -> Account:
@@ -20,8 +20,8 @@ def add(session: Session, competition: Competition, name: str, *, actor: Account
         allowed = "is a participant; an administrator makes organisers"
         raise InvalidInput(f"{account.name} {allowed}", violations=(Violation("name", allowed, account.name),))
     lifecycle.require_no_task(competition)
-    competition = repository.locked(session, competition.id)
-    if repository.organises(session, competition_id=competition.id, account_id=account.id):
+    competition = competition_repository.locked(session, competition.id)
+    if competition_repository.organises(session, competition_id=competition.id, account_id=account.id):
         raise Conflict(f"{account.name} organises {competition.slug} already")
     session.add(CompetitionOrganiser(competition_id=competition.id, account_id=account.id))
     _record(session, competition, "competition.organiser_added", account, actor=actor, reason=reason)
@@ -32,12 +32,12 @@ def remove(session: Session, competition: Competition, name: str, *, actor: Acco
     """Let somebody no longer run the competition. Raises NotFound, or Conflict for the last one."""
     lifecycle.require_no_task(competition)
     account = accounts.find(session, name)
-    competition = repository.locked(session, competition.id)
-    if not repository.organises(session, competition_id=competition.id, account_id=account.id):
+    competition = competition_repository.locked(session, competition.id)
+    if not competition_repository.organises(session, competition_id=competition.id, account_id=account.id):
         raise Conflict(f"{account.name} does not organise {competition.slug}")
     if len(of(session, competition)) == 1:
         raise Conflict(f"{account.name} is the last organiser of {competition.slug}; add another one first")
-    repository.remove_organiser(session, competition_id=competition.id, account_id=account.id)
+    competition_repository.remove_organiser(session, competition_id=competition.id, account_id=account.id)
     _record(session, competition, "competition.organiser_removed", account, actor=actor, reason=reason)
     return account
 

@@ -10,12 +10,10 @@ from pydantic import Field
 from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, Violation
-from server.accounts import service as accounts
-from server.accounts.service import clean_address
+from server.accounts import accounts
+from server.accounts.accounts import clean_address
 from server.audit import log as audit
-from server.competitions import lifecycle, participation
-from server.competitions import participation_repository as repository
-from server.competitions import repository as competition_repository
+from server.competitions import competition_repository, lifecycle, participation, participation_repository
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.errors import Conflict, NotAllowed
@@ -28,7 +26,7 @@ PAGE_SIZE = 100
 MAX_ADDRESSES = 5000
 ADDRESS = re.compile(r"[^\s@]{1,64}@[^\s@]{1,189}")
 S = ParticipantState
-count_asked = repository.count_asked
+count_asked = participation_repository.count_asked
 
 
 @dataclass(frozen=True)
@@ -131,9 +129,11 @@ def list_participants(
 ) -> tuple[list[ListedParticipant], bool]:
     """Return a page (from 1) of those about whom something was asked or decided, and whether there is another."""
     offset = (page - 1) * PAGE_SIZE
-    found = repository.participants(session, competition.id, state=state, offset=offset, limit=PAGE_SIZE + 1)
+    found = participation_repository.participants(
+        session, competition.id, state=state, offset=offset, limit=PAGE_SIZE + 1
+    )
     shown = found[:PAGE_SIZE]
-    accepted = repository.acceptances(session, competition.id, [row.account_id for row in shown])
+    accepted = participation_repository.acceptances(session, competition.id, [row.account_id for row in shown])
     listed = []
     for row in shown:
         terms = accepted.get(row.account_id)
@@ -154,7 +154,7 @@ def list_participants(
 
 def addresses(session: Session, competition: Competition) -> list[str]:
     """Return the addresses whose confirmed owners are admitted."""
-    return [row.address for row in repository.addresses(session, competition.id)]
+    return [row.address for row in participation_repository.addresses(session, competition.id)]
 
 
 def change_addresses(
@@ -182,7 +182,7 @@ def change_addresses(
     session.add_all(
         AdmittedAddress(competition_id=competition.id, address=address, added_by=actor.id) for address in new
     )
-    repository.remove_addresses(session, competition.id, gone)
+    participation_repository.remove_addresses(session, competition.id, gone)
     session.flush()
     data = {"added": len(new), "removed": len(gone & known)}
     audit.record(session, actor, "participant.addresses", competition=competition, subject=competition.slug, data=data)

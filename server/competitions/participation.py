@@ -10,9 +10,7 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from lethe.errors import AppError
-from server.competitions import lifecycle
-from server.competitions import participation_repository as repository
-from server.competitions import repository as competitions
+from server.competitions import competition_repository, lifecycle, participation_repository
 from server.competitions.stored_file import stored_file
 from server.errors import NotAllowed, NotAuthenticated
 from server.models.account import Account, Role
@@ -55,7 +53,7 @@ def organises(session: Session, competition: Competition, account: Account | Non
         return False
     if account.role == Role.ADMINISTRATOR:
         return True
-    return competitions.organises(session, competition_id=competition.root_id, account_id=account.id)
+    return competition_repository.organises(session, competition_id=competition.root_id, account_id=account.id)
 
 
 def may_see(session: Session, competition: Competition, account: Account | None) -> bool:
@@ -72,7 +70,9 @@ def standing(session: Session, competition: Competition, account: Account) -> St
     rules = stored_file(competition).participation
     state, reason = _admitted(session, competition, account)
     version = terms_version(session, competition)
-    accepted = repository.acceptance(session, competition.root_id, account.id, version) if version else None
+    accepted = (
+        participation_repository.acceptance(session, competition.root_id, account.id, version) if version else None
+    )
     lacks_address = rules.confirmed_email and account.email_confirmed_at is None
     return Standing(
         admission=rules.admission,
@@ -105,7 +105,7 @@ def check_address_is_free(session: Session, competition: Competition, account: A
     Accounts of one mailbox are let through one after the other: the next one waits until this transaction ends.
     """
     if stored_file(competition).participation.confirmed_email and account.email:
-        repository.lock_accounts(session, pattern=_like(mailbox(account.email)))
+        participation_repository.lock_accounts(session, pattern=_like(mailbox(account.email)))
         if _shares_address(session, competition, account):
             raise _shares(competition)
 
@@ -135,7 +135,7 @@ def terms_version(session: Session, competition: Competition) -> int:
     """Return the number of the terms that are in force; 0 without terms."""
     if not stored_file(competition).participation.terms:
         return 0
-    latest = repository.latest_text(session, competition.root_id, TERMS)
+    latest = participation_repository.latest_text(session, competition.root_id, TERMS)
     return latest.version if latest else 0
 
 
@@ -154,10 +154,10 @@ def _admitted(session: Session, competition: Competition, account: Account) -> t
     if is_open or (row is not None and row.state == ParticipantState.ADMITTED):
         return "admitted", ""
     confirmed = account.email.lower() if account.email and account.email_confirmed_at else ""
-    if confirmed and repository.has_address(session, competition.root_id, confirmed):
+    if confirmed and participation_repository.has_address(session, competition.root_id, confirmed):
         return "admitted", ""
     # Who was in a team before the organisers closed the door stays in it.
-    is_in = repository.is_member(session, competition.root_id, account.id)
+    is_in = participation_repository.is_member(session, competition.root_id, account.id)
     if is_in or organises(session, competition, account):
         return "admitted", ""
     return (row.state, "") if row is not None else ("none", "")
@@ -165,10 +165,10 @@ def _admitted(session: Session, competition: Competition, account: Account) -> t
 
 def _shares_address(session: Session, competition: Competition, account: Account) -> bool:
     """Return whether somebody else in a team has the mailbox of an account that is in none."""
-    if repository.is_member(session, competition.root_id, account.id):
+    if participation_repository.is_member(session, competition.root_id, account.id):
         return False
     own = mailbox(account.email or "")
-    found = repository.addresses_of_members(session, competition.root_id, pattern=_like(own))
+    found = participation_repository.addresses_of_members(session, competition.root_id, pattern=_like(own))
     return any(mailbox(address) == own for address in found)
 
 

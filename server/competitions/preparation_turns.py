@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlalchemy import Date, bindparam, func, literal_column, select, text
 from sqlalchemy.orm import Session
 
-from server.competitions import repository, split_leases
+from server.competitions import competition_repository, split_leases
 from server.config import Settings
 from server.db import clock, database_time
 from server.models.competition import Competition, CompetitionState, Split, SplitState
@@ -66,7 +66,7 @@ def find(session: Session, settings: Settings, *, device: str | None = None) -> 
     waits = _submissions_wait(session, device)
     if waits:
         most = int(settings.preparation_share * n_processes)
-    elif repository.any_in_state(session, CompetitionState.OPEN):
+    elif competition_repository.any_in_state(session, CompetitionState.OPEN):
         most = n_processes - 1
     else:
         most = n_processes

@@ -12,7 +12,7 @@ from lethe.competition.run_limits import RetrainingCost, run_limit
 from lethe.competition.stored_document import SCHEMA_KEY, SCHEMA_VERSION
 from lethe.competition.visibility import Visibility
 from server.audit import log as audit
-from server.competitions import lifecycle, service, split_replacement, stalled_preparations, stopped_preparations
+from server.competitions import competitions, lifecycle, split_replacement, stalled_preparations, stopped_preparations
 from server.competitions.stored_file import split_file
 from server.db import clock, now
 from server.jobs.leases import Jobs, Loss, claiming, take
@@ -155,7 +155,7 @@ def finish(session: Session, work: SplitWork, prepared: PreparedSplit) -> bool:
             data = {"split": split.visibility, "difference": prepared.data_difference}
             audit.record(session, None, "split.data_differs", competition, data=data)
         split_replacement.take_place_if_unused(session, split)
-        service.note_prepared(session, competition)
+        competitions.note_prepared(session, competition)
         if work.retraining is not None and work.retraining != prepared.retraining:
             _tell_of_change(session, competition, work, prepared.retraining)
     return held
@@ -175,7 +175,7 @@ def _tell_of_change(session: Session, competition: Competition, work: SplitWork,
         f"One retraining was measured again: {words['to']} in place of {words['from']}. "
         f"A run may now take {new} in place of {old}; what was scored stays."
     )
-    whole = service.root(session, competition)
+    whole = competitions.root(session, competition)
     session.add(Announcement(competition_id=whole.id, author_id=competition.created_by, title=title, text=text))
     dispatch.notify(session, whole.id, "competition.announced", {"title": title, "text": text})
 

@@ -12,10 +12,10 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput
 from server import queue
 from server.audit import log as audit
-from server.competitions import repository, service, stalled_preparations
+from server.competitions import competition_repository, competitions, stalled_preparations
 from server.competitions.lifecycle import is_revealed
 from server.competitions.stored_file import split_file
-from server.datasets import service as datasets
+from server.datasets import datasets
 from server.db import clock
 from server.errors import Conflict
 from server.models.account import Account
@@ -45,16 +45,18 @@ def replace(
     same seeds. A version on which nothing was evaluated is replaced as soon as the other is ready. Raises Conflict
     where no split is in use yet or results are public, and while another version is being prepared.
     """
-    competition = repository.locked_with_root(session, competition.id)
-    current = service.get_split(session, competition, visibility)
+    competition = competition_repository.locked_with_root(session, competition.id)
+    current = competitions.get_split(session, competition, visibility)
     if not may_replace(competition):
         why = "its splits are no longer replaced" if is_revealed(competition) else "replace its file instead"
         raise Conflict(f"{competition.slug} is {competition.state}: {why}")
-    latest = repository.latest_split(session, competition_id=competition.id, visibility=visibility) or current
+    latest = (
+        competition_repository.latest_split(session, competition_id=competition.id, visibility=visibility) or current
+    )
     if not latest.is_current and latest.state in UNFINISHED:
         raise Conflict(f"Version {latest.version} of the {visibility} split is {latest.state}: wait for its end")
     file = _file(competition, current, dataset)
-    service.check_trust(file, actor)
+    competitions.check_trust(file, actor)
     datasets.check_usable(session, file, actor=actor)
     split = Split(
         competition_id=competition.id,
@@ -73,7 +75,7 @@ def replace(
 
 def find(session: Session, competition: Competition, visibility: Visibility) -> Split | None:
     """Return the version that is to replace the current split, in whatever state; None where there is none."""
-    latest = repository.latest_split(session, competition_id=competition.id, visibility=visibility)
+    latest = competition_repository.latest_split(session, competition_id=competition.id, visibility=visibility)
     return None if latest is None or latest.is_current else latest
 
 
@@ -81,9 +83,9 @@ def take_place_if_unused(session: Session, split: Split) -> None:
     """Make a prepared version the current one where nothing was evaluated on the version before it."""
     if split.is_current:
         return
-    competition = repository.locked_with_root(session, split.competition_id)
-    before = service.get_split(session, competition, Visibility(split.visibility))
-    if repository.is_evaluated_on(session, before.id) or is_revealed(competition):
+    competition = competition_repository.locked_with_root(session, split.competition_id)
+    before = competitions.get_split(session, competition, Visibility(split.visibility))
+    if competition_repository.is_evaluated_on(session, before.id) or is_revealed(competition):
         return
     before.is_current = False
     session.flush()

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.file import CompetitionFile
 from lethe.competition.preparation_share import models_share, preparation_share
 from lethe.competition.visibility import Visibility
-from server.competitions import service
+from server.competitions import competitions
 from server.competitions.stored_file import stored_file
 from server.models.competition import Competition, Split, SplitState
 from server.models.model_shard import ModelShard, ModelShardState
@@ -53,13 +53,13 @@ def opening_of(session: Session, competition: Competition, at: datetime) -> Open
     """Return how far the preparation of a competition is that opens with its public splits, or with all."""
     file = stored_file(competition)
     opens_with = {each.slug: each.splits.opens_with for each in file.evaluated}
-    slugs = {each.id: each.slug for each in service.evaluated(session, [competition])}
+    slugs = {each.id: each.slug for each in competitions.evaluated(session, [competition])}
     splits = [
         split
-        for split in service.splits(session, competition)
+        for split in competitions.splits(session, competition)
         if split.visibility == Visibility.PUBLIC or opens_with[slugs[split.competition_id]] == "both"
     ]
-    shards = service.model_shards(session, splits)
+    shards = competitions.model_shards(session, splits)
     own = [[shard for shard in shards if shard.split_id == split.id] for split in splits]
     done = [share_done(split, file, shards=found) for split, found in zip(splits, own, strict=True)]
     return Opening(competition, sum(done) / max(len(done), 1), time_left_s(shards, at))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from server.competitions import lifecycle, repository, stalled_preparations
+from server.competitions import competition_repository, lifecycle, stalled_preparations
 from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Split, SplitState
@@ -36,21 +36,21 @@ def stop_twins(session: Session, failed: Split) -> None:
             twin.state = SplitState.FAILED.value
             of_task = f" of the task {competition.task_name}" if competition.task_name else ""
             twin.error = f"stopped, since the {failed.visibility} split{of_task} failed: {failed.error}"
-            repository.forget_model_shards(session, twin.id)
+            competition_repository.forget_model_shards(session, twin.id)
 
 
 def cancel(session: Session, competition: Competition, *, actor: Account) -> Competition:
     """Call a first preparation off; the competition is a draft again. Raises Conflict once it has ended."""
     lifecycle.require_no_task(competition)
-    competition = repository.locked(session, competition.id)
+    competition = competition_repository.locked(session, competition.id)
     if competition.state == CompetitionState.DRAFT:
         return competition
     if competition.state != CompetitionState.PREPARING:
         raise Conflict(f"{competition.slug} is {competition.state}; only a preparation under way can be cancelled")
-    for split in repository.splits(session, competition.id):
+    for split in competition_repository.splits(session, competition.id):
         if split.state != SplitState.READY:
             stalled_preparations.let_go(split)
-            repository.forget_model_shards(session, split.id)
+            competition_repository.forget_model_shards(session, split.id)
     lifecycle.move(session, competition, CompetitionState.DRAFT, actor=actor, reason="the preparation was cancelled")
     session.flush()
     return competition

@@ -5,15 +5,13 @@ from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, Violation
 from server.audit import log as audit
-from server.competitions import lifecycle, participation
-from server.competitions import participation_repository as repository
-from server.competitions import repository as competition_repository
+from server.competitions import competition_repository, lifecycle, participation, participation_repository
 from server.competitions.stored_file import stored_file
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.participation import CompetitionText, TermsAcceptance
 
-versions = repository.versions
+versions = participation_repository.versions
 
 
 def keep_versions(session: Session, competition: Competition, *, author: Account) -> list[str]:
@@ -23,7 +21,7 @@ def keep_versions(session: Session, competition: Competition, *, author: Account
     """
     changed = []
     for name, text in _present(competition).items():
-        latest = repository.latest_text(session, competition.id, name)
+        latest = participation_repository.latest_text(session, competition.id, name)
         if text == (latest.text if latest else ""):
             continue
         version = latest.version + 1 if latest else 1
@@ -46,7 +44,7 @@ def accept_terms(session: Session, competition: Competition, *, version: int, ac
     if version != present or not present:
         allowed = f"must be {present}, the version in force" if present else f"{competition.slug} has no terms"
         raise InvalidInput(f"The version {allowed}", violations=(Violation("version", allowed, str(version)),))
-    found = repository.acceptance(session, competition.id, account.id, version)
+    found = participation_repository.acceptance(session, competition.id, account.id, version)
     if found is not None:
         return found
     row = TermsAcceptance(competition_id=competition.id, account_id=account.id, version=version)
@@ -54,7 +52,7 @@ def accept_terms(session: Session, competition: Competition, *, version: int, ac
         with session.begin_nested():
             session.add(row)
     except IntegrityError:  # accepted twice at once
-        return repository.acceptance(session, competition.id, account.id, version) or row
+        return participation_repository.acceptance(session, competition.id, account.id, version) or row
     data = {"account": account.name, "version": version}
     audit.record(
         session, account, "participant.accepted_terms", competition=competition, subject=account.name, data=data

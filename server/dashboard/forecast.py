@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from server.competitions.stored_file import stored_file
 from server.cost_cache import CostCache
-from server.dashboard import repository
+from server.dashboard import dashboard_repository
 from server.models.competition import Competition, CompetitionState
 from server.models.worker import Worker, WorkerState
 
@@ -53,7 +53,7 @@ def measure_capacity(
     session: Session, competition_ids: Sequence[str], workers: Sequence[Worker], *, at: datetime
 ) -> Capacity:
     """Return what the shards of the last day say of waits and pace."""
-    done = repository.first_attempts(session, competition_ids, since=at - WINDOW)
+    done = dashboard_repository.first_attempts(session, competition_ids, since=at - WINDOW)
     present = [w for w in workers if w.state == WorkerState.ACTIVE and at - w.seen_at < WORKER_IS_LOST_AFTER]
     busy_s = sum((ended - started).total_seconds() for _, started, ended, _ in done if ended)
     pace = HOUR_S * sum(runs for *_, runs in done) / busy_s if busy_s > 0 else None
@@ -101,7 +101,7 @@ def _expected_finals(session: Session, most: Mapping[str, int]) -> dict[str, int
     most: how many finals a team may have, by the id of what is evaluated of each open competition, as in the result.
     """
     expected: Counter[str] = Counter()
-    for competition_id, scored in repository.scored_by_team(session, list(most)):
+    for competition_id, scored in dashboard_repository.scored_by_team(session, list(most)):
         expected[competition_id] += min(scored, most[competition_id])
     return dict(expected)
 

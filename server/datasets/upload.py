@@ -11,8 +11,8 @@ from starlette.requests import Request
 from lethe.errors import AppError, InvalidInput, Violation
 from server.admission import Admission
 from server.config import Settings
-from server.datasets import service
-from server.datasets.service import CheckedUpload
+from server.datasets import datasets
+from server.datasets.datasets import CheckedUpload
 from server.db import Database
 from server.models.account import Account
 from server.models.dataset import Dataset
@@ -35,7 +35,7 @@ async def store_dataset(
 ) -> Dataset:
     """Check and store the form's file under the form's name. Raises InvalidInput, Conflict, TooLarge or HostFault."""
     name, file = form.get("name"), form.get("file")
-    name = service.check_name(name if isinstance(name, str) else "")
+    name = datasets.check_name(name if isinstance(name, str) else "")
     if not isinstance(file, UploadFile) or not file.size:
         missing = "is missing, empty, or was cut off"
         raise InvalidInput(f"The file {missing}", violations=(Violation("file", missing),))
@@ -44,13 +44,13 @@ async def store_dataset(
     found = await turns().run_on_file("check_dataset", opened, limits=limits)
     sha256 = await admission.long_work(_hash, opened)
     checked = CheckedUpload(sha256, file.size, found["unpacked_bytes"], found["files"])
-    await admission.write(database, service.reserve, settings, account, name=name, archive=checked)
+    await admission.write(database, datasets.reserve, settings, account, name=name, archive=checked)
     try:
         await admission.long_work(storage.write_file, dataset_key(sha256), opened)
     except AppError:
-        await admission.write(database, service.drop_reserved, name)
+        await admission.write(database, datasets.drop_reserved, name)
         raise
-    return await admission.write(database, service.mark_stored, name)
+    return await admission.write(database, datasets.mark_stored, name)
 
 
 def archive_limits(settings: Settings) -> dict[str, int]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from math import ceil, comb, log2
 
-from server.evaluations.service import AttemptEntry, EvaluationProgress
+from server.evaluations.evaluations import AttemptEntry, EvaluationProgress
 
 STEPS = 4  # in which a team sees the runs being done
 MINUTE = timedelta(minutes=1)

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from server.db import DAY, now, start_of_day
-from server.evaluations import leak_budget_repository as repository
+from server.evaluations import leak_budget_repository
 from server.models.evaluation import Evaluation
 from server.models.leak_budget import Disclosure
 from server.models.submission import Submission
@@ -53,8 +53,10 @@ def disclose(session: Session, evaluation: Evaluation, submission: Submission, *
     price = estimate_price(detail_bits=float(error.get("detail_bits") or 0.0), n_runs=evaluation.n_runs)
     at = now()
     renews_at = start_of_day(at) + DAY
-    repository.hold_team(session, submission.team_id)
-    left = budget - repository.bits_told(session, submission.team_id, since=start_of_day(at), before=renews_at)
+    leak_budget_repository.hold_team(session, submission.team_id)
+    left = budget - leak_budget_repository.bits_told(
+        session, submission.team_id, since=start_of_day(at), before=renews_at
+    )
     whole = not _has_details(error) or price.whole <= left
     told = price.whole if whole else price.least
     session.add(Disclosure(submission_id=submission.id, evaluation_id=evaluation.id, bits=told, disclosed_at=at))

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from sqlalchemy.orm import Session
 
 from lethe.runtime.error_classes import ErrorClass
-from server.evaluations import queue_repository, repository, service
+from server.evaluations import evaluation_repository, evaluations, queue_repository
 from server.evaluations.leases import SHARDS
 from server.models.evaluation import EvaluationState
 from server.queue import EVALUATE_SHARD, MAX_WAKE_UPS, RESENT_AFTER, SCORE_EVALUATION, send_after_commit
@@ -45,9 +45,9 @@ def sweep(
     waiting = queue_repository.forgotten(session, queued_before=forgotten)
     for routing_key, shards in waiting.items():
         send_after_commit(session, EVALUATE_SHARD, times=shards, to=routing_key)
-    for evaluation_id in repository.unscored(session, since_before=at - UNSCORED_FOR, most=MAX_WAKE_UPS):
+    for evaluation_id in evaluation_repository.unscored(session, since_before=at - UNSCORED_FOR, most=MAX_WAKE_UPS):
         _give_up(session, evaluation_id)
-    unscored = repository.unscored(session, since_before=forgotten, most=MAX_WAKE_UPS)
+    unscored = evaluation_repository.unscored(session, since_before=forgotten, most=MAX_WAKE_UPS)
     for evaluation_id in unscored:
         send_after_commit(session, SCORE_EVALUATION, evaluation_id)
     return Swept(leases_lost=lost, hints_sent=sum(waiting.values()), scores_asked=len(unscored))
@@ -55,6 +55,6 @@ def sweep(
 
 def _give_up(session: Session, evaluation_id: str) -> None:
     """End an evaluation whose results cannot be scored: they are gone from storage, or the scorer meets an error."""
-    evaluation = repository.lock_evaluation(session, evaluation_id)
+    evaluation = evaluation_repository.lock_evaluation(session, evaluation_id)
     if evaluation.state == EvaluationState.SCORING.value:  # not scored just now
-        service.fail_on_our_side(session, evaluation, ErrorClass.NOT_SCORED, NOT_SCORED)
+        evaluations.fail_on_our_side(session, evaluation, ErrorClass.NOT_SCORED, NOT_SCORED)

@@ -12,7 +12,14 @@ from sqlalchemy.orm import Session
 
 from lethe.runtime.error_classes import OF_THE_MACHINE, ErrorClass
 from server.db import clock, database_time, now
-from server.evaluations import lease_repository, queue_repository, repository, service, unserved, verified_runs
+from server.evaluations import (
+    evaluation_repository,
+    evaluations,
+    lease_repository,
+    queue_repository,
+    unserved,
+    verified_runs,
+)
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure, claimed_shard
 from server.jobs.leases import Jobs, Loss
 from server.models.evaluation import RunLog, Shard, ShardKind, ShardState
@@ -89,9 +96,9 @@ def close(
         if not verified_runs.take_back(session, shard.evaluation_id, reason=TOO_LONG):
             _fail_over_time(session, shard)
     elif shard.kind is ShardKind.SMOKE:
-        service.queue_runs_after_smoke(session, shard.evaluation_id)
+        evaluations.queue_runs_after_smoke(session, shard.evaluation_id)
     elif runs.unfinished_shards == 0 and not verified_runs.draw(session, shard.evaluation_id, share=verified_share):
-        service.ask_for_score(session, shard.evaluation_id)
+        evaluations.ask_for_score(session, shard.evaluation_id)
     return True
 
 
@@ -100,14 +107,16 @@ def fail(session: Session, shard: ClaimedShard, failure: ShardFailure, *, runs_d
 
     What an untrusted worker alone has seen ends nothing: a trusted worker runs the shard again.
     """
-    evaluation = repository.lock_evaluation(session, shard.evaluation_id)
+    evaluation = evaluation_repository.lock_evaluation(session, shard.evaluation_id)
     if is_untrusted(session, shard):
         outcome = "given-back" if failure.error_class in OF_THE_MACHINE else "unconfirmed"
         why = f"{failure.error_class}: {failure.message} {failure.detail}".strip()
         return _requeue(session, shard, reason=why, runs_done=runs_done, outcome=outcome, trusted_only=True)
     if not _leave_failed(session, shard, runs_done=runs_done, detail=failure.detail):
         return False
-    service.fail(session, evaluation, fault=failure.fault, error_class=failure.error_class, error=failure.fields(shard))
+    evaluations.fail(
+        session, evaluation, fault=failure.fault, error_class=failure.error_class, error=failure.fields(shard)
+    )
     return True
 
 
@@ -173,7 +182,7 @@ class _Shards(Jobs[Shard]):
     queued, leased, failed = ShardState.QUEUED.value, ShardState.LEASED.value, ShardState.FAILED.value
 
     def lock(self, session: Session, job: Shard) -> None:
-        repository.lock_evaluation(session, job.evaluation_id)
+        evaluation_repository.lock_evaluation(session, job.evaluation_id)
 
     def retry(self, session: Session, job: Shard, loss: Loss, *, max_attempts: int) -> dict[str, Any] | None:
         failed, trusted_only = job.failed_attempts + 1, job.trusted_only
@@ -187,15 +196,15 @@ class _Shards(Jobs[Shard]):
     def on_requeued(self, session: Session, job: Shard, loss: Loss) -> None:
         outcome = "lost" if loss.silent else "given-back"
         _end(session, job.id, loss.attempt, outcome, runs_done=loss.runs_done, detail=loss.reason)
-        send_after_commit(session, EVALUATE_SHARD, to=repository.routing_key_for(session, job.split_id))
+        send_after_commit(session, EVALUATE_SHARD, to=evaluation_repository.routing_key_for(session, job.split_id))
 
     def on_given_up(self, session: Session, job: Shard, loss: Loss) -> None:
         outcome = "lost" if loss.silent else "failed"
         _end(session, job.id, loss.attempt, outcome, runs_done=loss.runs_done, detail=loss.reason)
         message = LOST.format(n=job.failed_attempts) if loss.silent else OUR_PROBLEM
         error_class = ErrorClass.WORKER_LOST if loss.silent else ErrorClass.HOST_FAULT
-        evaluation = repository.lock_evaluation(session, job.evaluation_id)
-        service.fail_on_our_side(session, evaluation, error_class, message, run=job.first_run)
+        evaluation = evaluation_repository.lock_evaluation(session, job.evaluation_id)
+        evaluations.fail_on_our_side(session, evaluation, error_class, message, run=job.first_run)
 
 
 SHARDS = _Shards()
@@ -205,7 +214,7 @@ def take_from(session: Session, workers: Sequence[str], *, reason: str) -> int:
     """Return to the queue what these workers hold, which counts as nobody's failure. Return how many shards."""
     taken = 0
     for row in queue_repository.leased_by(session, workers):
-        repository.lock_evaluation(session, row.evaluation_id)
+        evaluation_repository.lock_evaluation(session, row.evaluation_id)
         shard = claimed_shard(row, *lease_repository.context(session, row.evaluation_id))
         taken += _requeue(session, shard, reason=reason, runs_done=row.runs_done, failed_attempts=row.failed_attempts)
     return taken
@@ -216,7 +225,7 @@ def held(session: Session, shard_id: int, *, attempt: int, worker: str) -> Claim
 
     Whether the attempt is still the current one, every step finds out by itself.
     """
-    made = repository.attempt_row(session, shard_id, attempt)
+    made = evaluation_repository.attempt_row(session, shard_id, attempt)
     if made is None or made.worker != worker:
         return None
     shard = session.get_one(Shard, shard_id)
@@ -232,7 +241,7 @@ def held_by(session: Session, worker: str) -> ClaimedShard | None:
 
 def outcome(session: Session, shard: ClaimedShard) -> str:
     """Return how the attempt ended: running, done, failed, lost, given-back or cancelled."""
-    made = repository.attempt_row(session, shard.shard_id, shard.attempt)
+    made = evaluation_repository.attempt_row(session, shard.shard_id, shard.attempt)
     return made.outcome if made else "lost"
 
 
@@ -251,7 +260,7 @@ def keep_logs(session: Session, shard: ClaimedShard, logs: Sequence[tuple[int, s
 
 def note_controls(session: Session, shard: ClaimedShard, controls: dict[str, Any]) -> None:
     """Record what confined the attempt's runs on its host."""
-    row = repository.attempt_row(session, shard.shard_id, shard.attempt)
+    row = evaluation_repository.attempt_row(session, shard.shard_id, shard.attempt)
     if row is not None:
         row.controls = controls
 
@@ -263,7 +272,7 @@ def is_current(session: Session, shard: ClaimedShard) -> bool:
 
 def is_over_time(session: Session, shard: ClaimedShard) -> bool:
     """Return whether the runs of the evaluation have together used up the competition's time."""
-    return _is_over(shard, repository.wall_time_used(session, shard.evaluation_id))
+    return _is_over(shard, evaluation_repository.wall_time_used(session, shard.evaluation_id))
 
 
 def _is_over(shard: ClaimedShard, wall_time_s: float) -> bool:
@@ -272,7 +281,7 @@ def _is_over(shard: ClaimedShard, wall_time_s: float) -> bool:
 
 def is_untrusted(session: Session, shard: ClaimedShard) -> bool:
     """Return whether an untrusted worker holds the shard, or made the last attempt at it."""
-    return repository.untrusted_token(session, shard.shard_id) is not None
+    return evaluation_repository.untrusted_token(session, shard.shard_id) is not None
 
 
 def measured_s(session: Session, shard: ClaimedShard) -> float | None:
@@ -292,9 +301,9 @@ def _fail_over_time(session: Session, shard: ClaimedShard) -> None:
         message=f"All runs together took longer than the {limit:g} s that this competition allows.",
         run=shard.first_run,
     )
-    service.fail(
+    evaluations.fail(
         session,
-        repository.lock_evaluation(session, shard.evaluation_id),
+        evaluation_repository.lock_evaluation(session, shard.evaluation_id),
         fault=failure.fault,
         error_class=failure.error_class,
         error=failure.fields(shard),
@@ -306,7 +315,7 @@ def fail_over_time(session: Session, shard: ClaimedShard, *, runs_done: int) -> 
 
     The time of untrusted workers proves nothing: what they had a part in, trusted ones make again instead.
     """
-    repository.lock_evaluation(session, shard.evaluation_id)
+    evaluation_repository.lock_evaluation(session, shard.evaluation_id)
     if is_untrusted(session, shard):
         return hand_to_trusted(session, shard, runs_done=runs_done)
     if is_current(session, shard) and verified_runs.take_back(session, shard.evaluation_id, reason=TOO_LONG):

@@ -7,9 +7,9 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from server.audit import log as audit
 from server.db import new_id, now
-from server.evaluations import repository, service, verified_runs
+from server.evaluations import evaluation_repository, evaluations, verified_runs
 from server.evaluations import verified_runs_repository as sql
-from server.evaluations.service import SCORER_VERSION
+from server.evaluations.evaluations import SCORER_VERSION
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardKind, ShardState
 from server.models.submission import Stage, Submission
@@ -42,7 +42,11 @@ def beside(session: Session, submission: Submission, split: Split, *, rejudging_
 def has_outputs(session: Session, evaluation: Evaluation) -> bool:
     """Return whether the outputs of all runs are stored and checked, so that they can be scored again without running
     code."""
-    shards = [shard for shard in repository.get_shards(session, [evaluation.id]) if shard.kind != ShardKind.SMOKE.value]
+    shards = [
+        shard
+        for shard in evaluation_repository.get_shards(session, [evaluation.id])
+        if shard.kind != ShardKind.SMOKE.value
+    ]
     stored = all(shard.state == ShardState.DONE.value and shard.result_key is not None for shard in shards)
     return stored and sum(shard.n_runs for shard in shards if shard.kind == ShardKind.RUNS.value) == evaluation.n_runs
 
@@ -65,7 +69,7 @@ def score_again(session: Session, evaluation: Evaluation, *, tag: str, is_curren
         for shard in _shards_of_runs(session, evaluation)
     )
     session.flush()
-    service.ask_for_score(session, copy.id)
+    evaluations.ask_for_score(session, copy.id)
     return copy
 
 
@@ -76,45 +80,45 @@ def instead(session: Session, submission: Submission, split: Split) -> Evaluatio
     public split on which none of its smoke runs went well, one goes first: whose code cannot run there shall read why.
     """
     replaced = None
-    for known in repository.get_evaluations(session, [submission.id], visibility=split.visibility):
+    for known in evaluation_repository.get_evaluations(session, [submission.id], visibility=split.visibility):
         if known.is_current:
-            repository.lock_evaluation(session, known.id).is_current = False
-            repository.cancel_open_shards(session, known.id)
+            evaluation_repository.lock_evaluation(session, known.id).is_current = False
+            evaluation_repository.cancel_open_shards(session, known.id)
             replaced = known if known.split_id == split.id else replaced
     session.flush()
     tag, replaced_id = new_id(), replaced.id if replaced else None
     if split.visibility == Visibility.PUBLIC.value:
         _put_back(submission)
-        if not repository.has_run_on(session, submission.id, split.id):
-            n_runs = service.competition_config(session, split).n_models
+        if not evaluation_repository.has_run_on(session, submission.id, split.id):
+            n_runs = evaluations.competition_config(session, split).n_models
             evaluation = _add(session, submission, split, tag=tag, is_current=True, n_runs=n_runs, replaced=replaced_id)
-            service.queue_smoke_run(session, evaluation, submission)
+            evaluations.queue_smoke_run(session, evaluation, submission)
             return evaluation
     return _queue(session, submission, split, tag=tag, is_current=True, replaced=replaced_id)
 
 
 def on_new_version(session: Session, submission: Submission, split: Split) -> Evaluation:
     """Queue an evaluation on a split that has replaced another version; what is at work on that one is stopped."""
-    for known in repository.get_evaluations(session, [submission.id], visibility=split.visibility):
+    for known in evaluation_repository.get_evaluations(session, [submission.id], visibility=split.visibility):
         if known.split_id != split.id and known.finished_at is None:
-            stopped = repository.lock_evaluation(session, known.id)
+            stopped = evaluation_repository.lock_evaluation(session, known.id)
             stopped.state, stopped.finished_at = EvaluationState.CANCELLED.value, now()
-            repository.cancel_open_shards(session, known.id)
+            evaluation_repository.cancel_open_shards(session, known.id)
     return instead(session, submission, split)
 
 
 def resume(session: Session, evaluation: Evaluation) -> None:
     """Queue what the host failed at once more. What is done stays done, and every try is kept."""
-    evaluation = repository.lock_evaluation(session, evaluation.id)
+    evaluation = evaluation_repository.lock_evaluation(session, evaluation.id)
     evaluation.state = EvaluationState.QUEUED.value
     evaluation.fault = evaluation.error_class = evaluation.error = evaluation.finished_at = None
     session.flush()
     if has_outputs(session, evaluation):  # the host failed at scoring
-        service.ask_for_score(session, evaluation.id)
+        evaluations.ask_for_score(session, evaluation.id)
         return
-    shards = repository.queue_again(session, evaluation.id)
+    shards = evaluation_repository.queue_again(session, evaluation.id)
     send_after_commit(
-        session, EVALUATE_SHARD, times=shards, to=repository.routing_key_for(session, evaluation.split_id)
+        session, EVALUATE_SHARD, times=shards, to=evaluation_repository.routing_key_for(session, evaluation.split_id)
     )
 
 
@@ -127,10 +131,10 @@ def _put_back(submission: Submission) -> None:
 def _queue(
     session: Session, submission: Submission, split: Split, *, tag: str, is_current: bool, replaced: str | None = None
 ) -> Evaluation:
-    config = service.competition_config(session, split)
+    config = evaluations.competition_config(session, split)
     n_runs = config.n_models
     evaluation = _add(session, submission, split, tag=tag, is_current=is_current, n_runs=n_runs, replaced=replaced)
-    service.queue_runs(session, evaluation, submission, shard_runs=config.shard_runs)
+    evaluations.queue_runs(session, evaluation, submission, shard_runs=config.shard_runs)
     return evaluation
 
 
@@ -153,7 +157,7 @@ def _add(
         is_current=is_current,
         replaces_id=replaced,
         n_runs=n_runs,
-        priority=service.ORGANISER_PRIORITY if is_current else service.REJUDGING_PRIORITY,
+        priority=evaluations.ORGANISER_PRIORITY if is_current else evaluations.REJUDGING_PRIORITY,
     )
     session.add(evaluation)
     session.flush()
@@ -161,7 +165,7 @@ def _add(
 
 
 def _shards_of_runs(session: Session, evaluation: Evaluation) -> list[Shard]:
-    shards = repository.get_shards(session, [evaluation.id])
+    shards = evaluation_repository.get_shards(session, [evaluation.id])
     return [shard for shard in shards if shard.kind == ShardKind.RUNS.value]
 
 
@@ -171,13 +175,13 @@ def make_again(session: Session, evaluation_id: str, damaged: Sequence[tuple[int
     An evaluation that waits for its score waits for them. One that is scored stays so: its score does not change, and
     what else is computed of its outputs waits.
     """
-    evaluation = repository.lock_evaluation(session, evaluation_id)
+    evaluation = evaluation_repository.lock_evaluation(session, evaluation_id)
     if evaluation.state not in (EvaluationState.SCORING.value, EvaluationState.SCORED.value):
         return 0
     known = set(damaged)
     lost = [
         shard
-        for shard in repository.get_shards(session, [evaluation_id])
+        for shard in evaluation_repository.get_shards(session, [evaluation_id])
         if (shard.id, shard.result_sha256) in known and shard.state == ShardState.DONE.value
     ]
     if not lost:
@@ -188,6 +192,6 @@ def make_again(session: Session, evaluation_id: str, damaged: Sequence[tuple[int
         verified_runs.reopen(session, evaluation)
     submission = session.get_one(Submission, evaluation.submission_id)
     audit.record(session, None, "submission.results_damaged", submission, data={"runs": runs})
-    key = repository.routing_key_for(session, evaluation.split_id)
+    key = evaluation_repository.routing_key_for(session, evaluation.split_id)
     send_after_commit(session, EVALUATE_SHARD, times=len(lost), to=key)
     return len(lost)

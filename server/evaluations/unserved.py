@@ -15,7 +15,7 @@ from server.audit import log as audit
 from server.audit.log import EventFilter
 from server.datetime_format import in_words
 from server.db import clock
-from server.evaluations import repository
+from server.evaluations import evaluation_repository
 from server.evaluations.queue_repository import in_state
 from server.models.competition import Competition, Split
 from server.models.evaluation import Shard, ShardAttempt, ShardKind, ShardState
@@ -193,7 +193,7 @@ def find_wait(session: Session, submission: Submission) -> Wait | None:
     unserved = find_unserved(session, split_id=shard.split_id, trusted_only=shard.trusted_only)
     if has_begun and not unserved:
         return None
-    ahead, runs, own = repository.queued_before(session, shard)
+    ahead, runs, own = evaluation_repository.queued_before(session, shard)
     pace = _runs_per_s(session, shard.split_id)
     seconds = runs / pace if pace else None
     if unserved:
@@ -206,9 +206,9 @@ def _first_shard(session: Session, submission: Submission) -> tuple[Shard | None
     """Return the shard that is served next, None while one is served; and whether a run has begun."""
     if submission.stage in ENDED:
         return None, False
-    evaluations = repository.get_evaluations(session, [submission.id], visibility=Visibility.PUBLIC.value)
+    evaluations = evaluation_repository.get_evaluations(session, [submission.id], visibility=Visibility.PUBLIC.value)
     current = next((evaluation for evaluation in evaluations if evaluation.is_current), None)
-    shards = repository.get_shards(session, [current.id]) if current else []
+    shards = evaluation_repository.get_shards(session, [current.id]) if current else []
     if any(shard.state == ShardState.LEASED.value for shard in shards if shard.kind != ShardKind.SMOKE.value):
         return None, True
     has_begun = any(s.state != ShardState.QUEUED.value for s in shards if s.kind == ShardKind.RUNS.value)

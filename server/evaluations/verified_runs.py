@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from server.db import now
-from server.evaluations import lease_repository, repository, service
+from server.evaluations import evaluation_repository, evaluations, lease_repository
 from server.evaluations import verified_runs_repository as sql
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardKind, ShardState
@@ -33,26 +33,26 @@ def share_of(token: WorkerToken, share: float) -> float:
 
 def draw(session: Session, evaluation_id: str, *, share: float) -> int:
     """Queue the checks that the evaluation still lacks, at least one for each untrusted token. Return how many."""
-    shards = repository.get_shards(session, [evaluation_id])
+    shards = evaluation_repository.get_shards(session, [evaluation_id])
     by_token: dict[str, list[Shard]] = {}
     for shard in shards:
         if shard.kind == ShardKind.RUNS.value and shard.token_id is not None:
             by_token.setdefault(shard.token_id, []).append(shard)
     if not by_token:
         return 0
-    evaluation = repository.lock_evaluation(session, evaluation_id)
+    evaluation = evaluation_repository.lock_evaluation(session, evaluation_id)
     submission = session.get_one(Submission, evaluation.submission_id)
     split = session.get_one(Split, evaluation.split_id)
-    share = max(share, service.competition_config(session, split).workers.verified_share)
+    share = max(share, evaluations.competition_config(session, split).workers.verified_share)
     checked = {shard.first_run for shard in shards if shard.kind == ShardKind.CHECK.value}
-    whole = service.is_notebook(submission)
+    whole = evaluations.is_notebook(submission)
     pieces = [
         piece
         for token in sql.untrusted_tokens(session, list(by_token))
         for piece in _drawn(by_token[token.id], checked, share=share_of(token, share), whole=whole)
     ]
     if pieces:
-        service.queue_checks(session, evaluation, submission, pieces)
+        evaluations.queue_checks(session, evaluation, submission, pieces)
     return len(pieces)
 
 
@@ -79,7 +79,7 @@ def take_back(session: Session, evaluation_id: str, *, reason: str, token_id: st
 
     A score that came of it is dropped as well. Return how many shards that were.
     """
-    evaluation = repository.lock_evaluation(session, evaluation_id)
+    evaluation = evaluation_repository.lock_evaluation(session, evaluation_id)
     taken = sql.given_by_untrusted(session, evaluation_id, token_id)
     if not taken:
         return 0
@@ -94,7 +94,7 @@ def take_back(session: Session, evaluation_id: str, *, reason: str, token_id: st
     if evaluation.state in (EvaluationState.SCORING.value, EvaluationState.SCORED.value):
         sql.forget_score(session, evaluation.id)
         reopen(session, evaluation)
-    key = repository.routing_key_for(session, evaluation.split_id)
+    key = evaluation_repository.routing_key_for(session, evaluation.split_id)
     send_after_commit(session, EVALUATE_SHARD, times=len(taken), to=key)
     return len(taken)
 

@@ -3,13 +3,11 @@
 from sqlalchemy.orm import Session
 
 from server.audit import log as audit
-from server.competitions import lifecycle
-from server.competitions import repository as competition_repository
-from server.competitions import service as competitions
+from server.competitions import competition_repository, competitions, lifecycle
 from server.db import now
 from server.errors import Conflict
 from server.evaluations import rerun
-from server.finals import repository, service
+from server.finals import finals, finals_repository
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
 from server.models.evaluation import Evaluation
@@ -31,7 +29,7 @@ def use_next_choice(session: Session, submission: Submission, *, actor: Account,
             f"{submission.id} is a part of {submission.parent_id}, which was chosen for all its tasks: exclude it from "
             f"{competition.task_name}, or run it again"
         )
-    others = repository.candidates(session, competition.id, team_id=submission.team_id)
+    others = finals_repository.candidates(session, competition.id, team_id=submission.team_id)
     rest = [c for c in others if not c.selected and c.submission_id != submission.id]
     if not rest:
         raise Conflict(f"The team has no other scored submission; exclude {submission.id} or run it again")
@@ -47,7 +45,7 @@ def use_next_choice(session: Session, submission: Submission, *, actor: Account,
 def run_again(session: Session, submission: Submission, *, actor: Account, reason: str) -> Evaluation:
     """Decide that a failed final is evaluated on the private split once more."""
     competition = _locked_for_decision(session, submission)
-    split = repository.private_split(session, competition.id)
+    split = finals_repository.private_split(session, competition.id)
     evaluation = rerun.instead(session, submission, split)
     audit.record(session, actor, "final.run_again", competition=competition, subject=submission.id, reason=reason)
     return evaluation
@@ -61,9 +59,9 @@ def rescore(
         raise Conflict(f"{submission.id} has parts, one for each task; run a part again")
     if competition.frozen_at is None or lifecycle.is_revealed(competition):
         raise Conflict(f"{competition.slug} is {competition.state}; finals are run again between close and reveal")
-    if submission.id not in {final.id for final in repository.finals(session, competition.id)}:
+    if submission.id not in {final.id for final in finals_repository.finals(session, competition.id)}:
         raise Conflict(f"{submission.id} is not a final")
-    evaluation = rerun.instead(session, submission, repository.private_split(session, competition.id))
+    evaluation = rerun.instead(session, submission, finals_repository.private_split(session, competition.id))
     audit.record(session, actor, "final.run_again", competition=competition, subject=submission.id, reason=reason)
     for each in (competitions.root(session, competition), competition):
         if each.state == CompetitionState.PROVISIONAL:
@@ -77,9 +75,9 @@ def _locked_for_decision(session: Session, submission: Submission) -> Competitio
         raise Conflict(f"{submission.id} has parts, one for each task; decide on the part that failed")
     if competition.state != CompetitionState.CLOSED or competition.frozen_at is None:
         raise Conflict(f"{competition.slug} is {competition.state}; decisions are taken while finals are re-scored")
-    split = repository.private_split(session, competition.id)
-    evaluation = repository.current_evaluations(session, [submission.id], split.id).get(submission.id)
-    if not submission.selected or submission.excluded_at is not None or not service.needs_decision(session, evaluation):
+    split = finals_repository.private_split(session, competition.id)
+    evaluation = finals_repository.current_evaluations(session, [submission.id], split.id).get(submission.id)
+    if not submission.selected or submission.excluded_at is not None or not finals.needs_decision(session, evaluation):
         raise Conflict(f"{submission.id} is not a final that has failed")
     return competition
 
@@ -93,4 +91,4 @@ def _exclude(
 
 
 def _advance_again(session: Session, competition: Competition) -> None:
-    service.advance(session, competitions.root(session, competition), at=now())
+    finals.advance(session, competitions.root(session, competition), at=now())

@@ -5,9 +5,9 @@ from datetime import datetime
 import structlog
 from sqlalchemy.orm import Session
 
-from server.competitions import lifecycle, repository, service
+from server.competitions import competition_repository, competitions, lifecycle
 from server.competitions.stored_file import UnreadableCompetition
-from server.finals import service as finals
+from server.finals import finals
 from server.models.competition import Competition, CompetitionState
 
 log = structlog.get_logger()
@@ -16,7 +16,9 @@ S = CompetitionState
 
 def tick(session: Session, at: datetime) -> int:
     """Move every competition whose time has come. Return how many moved. Safe to run twice, and twice at once."""
-    return sum(_step_if_readable(session, competition_id, at=at) for competition_id in repository.due(session, at))
+    return sum(
+        _step_if_readable(session, competition_id, at=at) for competition_id in competition_repository.due(session, at)
+    )
 
 
 def _step_if_readable(session: Session, competition_id: str, *, at: datetime) -> bool:
@@ -30,10 +32,10 @@ def _step_if_readable(session: Session, competition_id: str, *, at: datetime) ->
 
 
 def _step(session: Session, competition_id: str, *, at: datetime) -> bool:
-    competition = repository.locked(session, competition_id)
+    competition = competition_repository.locked(session, competition_id)
     before = competition.state
     if competition.state == S.PREPARING:
-        service.note_prepared(session, competition)
+        competitions.note_prepared(session, competition)
     if competition.state == S.READY and competition.opens_at <= at:
         lifecycle.move(session, competition, S.OPEN, actor=None)
     if competition.state == S.OPEN and competition.closes_at <= at:
@@ -47,4 +49,4 @@ def _step(session: Session, competition_id: str, *, at: datetime) -> bool:
 def _close(session: Session, competition: Competition, *, at: datetime) -> None:
     lifecycle.move(session, competition, S.CLOSED, actor=None)
     competition.closed_at = at
-    service.share(session, competition)
+    competitions.share(session, competition)

@@ -13,7 +13,7 @@ from server.competitions.stored_file import stored_file
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber
 from server.leaderboard.ranking import Entry, Row, RowKind
-from server.metric_results import service as metric_results
+from server.metric_results import metric_results
 from server.models.competition import Competition
 
 

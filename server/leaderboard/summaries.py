@@ -11,7 +11,7 @@ from server.cost_cache import CostCache
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber
 from server.leaderboard import summary_repository
-from server.leaderboard.service import board_for
+from server.leaderboard.boards import board_for
 from server.models.competition import Competition
 
 

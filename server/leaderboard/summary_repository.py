@@ -7,7 +7,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from server.leaderboard.repository import TABLES
+from server.leaderboard.board_repository import TABLES
 from server.models.competition import Split, Team
 from server.models.evaluation import Evaluation, PrivateScore
 from server.models.submission import Submission

@@ -30,8 +30,8 @@ from server.config import Settings
 from server.db import Database, make_engine
 from server.errors import Conflict
 from server.evaluations import rerun
-from server.maintenance import repository
-from server.maintenance.repository import MANIFEST
+from server.maintenance import garbage_repository
+from server.maintenance.garbage_repository import MANIFEST
 from server.storage import Storage, StoredFile
 
 SQLITE_COPY, POSTGRES_COPY, FILES, HASHES, LIST = "lethe.db", "lethe.dump", "storage", "SHA256SUMS", "backup.json"
@@ -97,7 +97,7 @@ def verify(settings: Settings, folder: Path) -> int:
     _check(folder)
     restored = _restored(settings.resolved_database_url, folder)
     with restored as url, Database(url) as database, database.read() as session:
-        named = repository.named_files(session)
+        named = garbage_repository.named_files(session)
     missing = sorted(key for key in named if not (folder / FILES / key).is_file())
     if missing:
         raise DamagedBackup(f"{folder} lacks {len(missing)} files that its rows name, among them {missing[0]}")
@@ -198,7 +198,7 @@ def _copied_whole(settings: Settings, new: Path, *, previous: Path | None) -> Co
 def _make_again(settings: Settings, keys: Sequence[str]) -> int:
     """Queue the runs whose results are damaged. Return how many shards."""
     with Database(settings.resolved_database_url) as database, database.write() as session:
-        lost = repository.damaged_results(session, keys)
+        lost = garbage_repository.damaged_results(session, keys)
         return sum(rerun.make_again(session, evaluation, shards) for evaluation, shards in lost.items())
 
 

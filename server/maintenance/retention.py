@@ -9,15 +9,15 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from server.conditional_update import changed_rows
 from server.config import Settings
-from server.datasets import service as datasets
+from server.datasets import datasets
 from server.db import Database, clock
-from server.maintenance.repository import Garbage, find_garbage, is_referred_to
+from server.maintenance.garbage_repository import Garbage, find_garbage, is_referred_to
 from server.models.account import ApiToken, PasswordReset, WebSession
 from server.models.evaluation import RunLog
 from server.models.invitation import Invitation
 from server.models.notification import Delivery, DeliveryState, QueuedEmail
 from server.storage import Storage
-from server.workers import repository as workers
+from server.workers import worker_repository
 from server.workers.registration import REMOVED_AFTER_S
 
 Expiring = type[WebSession] | type[ApiToken] | type[PasswordReset] | type[Invitation]
@@ -40,7 +40,7 @@ class Expired:
 
 def expire(session: Session, settings: Settings, *, at: datetime) -> Expired:
     """Remove what is older than it is kept. Scores, submissions and the audit log are never touched."""
-    workers.forget_silent(session, after_s=REMOVED_AFTER_S)
+    worker_repository.forget_silent(session, after_s=REMOVED_AFTER_S)
     datasets.forget_collected(session, at=at, keep_hours=settings.keep_garbage_hours)
     keep_logs_days, keep_unused_days = settings.keep_logs_days, settings.keep_unused_datasets_days
     old_logs, unused = at - timedelta(days=keep_logs_days), at - timedelta(days=keep_unused_days)

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.submission import Fault, Submission
-from server.notifications import email_queue, email_templates, repository, webhooks
+from server.notifications import email_queue, email_templates, notification_repository, webhooks
 from server.notifications.email_templates import EmailContent
 
 OF_SUBMISSIONS = frozenset({"submission.scored", "submission.failed"})
@@ -36,16 +36,16 @@ def notify(session: Session, competition_id: str, event: str, data: dict[str, An
         submission = session.get_one(Submission, data["submission"])
         _mail_team(session, competition, event, submission=submission, tasks=data.get("tasks", {}))
     elif event == "worker_token.quarantined":
-        addresses = repository.addresses_of_organisers(session, competition_id, administrators_too=True)
+        addresses = notification_repository.addresses_of_organisers(session, competition_id, administrators_too=True)
         _queue(session, addresses, email_templates.quarantine_email(competition, token_name=data["name"]))
     else:
-        addresses = repository.addresses_of_competition(session, competition_id)
+        addresses = notification_repository.addresses_of_competition(session, competition_id)
         _queue(session, addresses, email_templates.competition_email(competition, event, data))
 
 
 def write_to_organisers(session: Session, competition: Competition, *, subject: str, text: str, path: str) -> None:
     """Store a mail to each organiser who wants mail, with a link to a page of this instance."""
-    addresses = repository.addresses_of_organisers(session, competition.id)
+    addresses = notification_repository.addresses_of_organisers(session, competition.id)
     _write(session, competition, addresses, subject=subject, text=text, path=path)
 
 
@@ -53,7 +53,7 @@ def write_to_account(
     session: Session, competition: Competition, account: Account, *, subject: str, text: str, path: str
 ) -> None:
     """Store a mail to one person who wants mail."""
-    addresses = repository.addresses_of_account(session, account.id)
+    addresses = notification_repository.addresses_of_account(session, account.id)
     _write(session, competition, addresses, subject=subject, text=text, path=path)
 
 
@@ -61,7 +61,7 @@ def write_to_everybody(
     session: Session, competition: Competition, *, subject: str, text: str, path: str, but: Account
 ) -> None:
     """Store a mail to each who takes part or organises and wants mail, but to one who is written to otherwise."""
-    addresses = repository.addresses_of_competition(session, competition.id)
+    addresses = notification_repository.addresses_of_competition(session, competition.id)
     others = [address for address in addresses if address != but.email]
     _write(session, competition, others, subject=subject, text=text, path=path)
 
@@ -70,7 +70,14 @@ def write_to_team(
     session: Session, competition: Competition, team_id: str, *, subject: str, text: str, path: str
 ) -> None:
     """Store a mail to each member of a team who wants mail."""
-    _write(session, competition, repository.addresses_of_team(session, team_id), subject=subject, text=text, path=path)
+    _write(
+        session,
+        competition,
+        notification_repository.addresses_of_team(session, team_id),
+        subject=subject,
+        text=text,
+        path=path,
+    )
 
 
 def _write(
@@ -91,13 +98,13 @@ def _mail_team(
 
     tasks: how it ended in each, where there are tasks.
     """
-    addresses = repository.addresses_of_team(session, submission.team_id)
+    addresses = notification_repository.addresses_of_team(session, submission.team_id)
     _queue(session, addresses, email_templates.submission_email(competition, event, submission, tasks=tasks))
     faults = {end["fault"] for end in tasks.values() if "fault" in end}
     if not tasks and event == "submission.failed":
         faults = {str(submission.fault)}
     if faults - {Fault.PARTICIPANT.value}:
-        addresses = repository.addresses_of_organisers(session, competition.id)
+        addresses = notification_repository.addresses_of_organisers(session, competition.id)
         _queue(session, addresses, email_templates.platform_failure_email(competition, submission))
 
 
@@ -105,7 +112,7 @@ def _notify_of_unconfirmed(session: Session, competition: Competition, data: dic
     """Tell the organisers of an unconfirmed score; of a part, those of the competition that it is a part of."""
     webhooks.notify(session, competition.root_id, "submission.unconfirmed", data)
     if email_queue.is_on():
-        addresses = repository.addresses_of_organisers(session, competition.root_id)
+        addresses = notification_repository.addresses_of_organisers(session, competition.root_id)
         _queue(session, addresses, email_templates.unconfirmed_email(competition, **data))
 
 

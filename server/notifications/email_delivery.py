@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from server.config import Settings
 from server.db import Database, now
 from server.models.notification import QueuedEmail
-from server.notifications import outbox, repository
+from server.notifications import notification_repository, outbox
 
 TIMEOUT_S = 10.0  # of each answer of the mail server
 PERMANENT = range(500, 600)
@@ -109,7 +109,7 @@ def is_due(database: Database, settings: Settings, *, at: datetime) -> bool:
     if not settings.smtp_host:
         return False
     with database.read() as session:
-        return repository.any_due(session, QueuedEmail, at)
+        return notification_repository.any_due(session, QueuedEmail, at)
 
 
 def send(database: Database, settings: Settings, *, at: datetime) -> int:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from server.db import Database
 from server.models.notification import Delivery, DeliveryState, QueuedEmail
-from server.notifications import repository
+from server.notifications import notification_repository
 
 log = structlog.get_logger()
 
@@ -33,18 +33,22 @@ def take(
     """
     attempts = []
     with database.write() as session:
-        for row in repository.due(session, table, at, limit=limit):
+        for row in notification_repository.due(session, table, at, limit=limit):
             attempt = read(session, row)
             if attempt is None:
-                repository.end(session, table, row.id, state=DeliveryState.FAILED, error="the receiver was removed")
-            elif repository.take(session, row, until=at + RETRY_AFTER[min(row.attempts, len(RETRY_AFTER) - 1)]):
+                notification_repository.end(
+                    session, table, row.id, state=DeliveryState.FAILED, error="the receiver was removed"
+                )
+            elif notification_repository.take(
+                session, row, until=at + RETRY_AFTER[min(row.attempts, len(RETRY_AFTER) - 1)]
+            ):
                 attempts.append(attempt)
     return attempts
 
 
 def note_sent(database: Database, table: type[Row], row_id: str) -> None:
     with database.write() as session:
-        repository.end(session, table, row_id, state=DeliveryState.SENT, error="")
+        notification_repository.end(session, table, row_id, state=DeliveryState.SENT, error="")
 
 
 def note_failure(
@@ -54,6 +58,6 @@ def note_failure(
     log.warning("not delivered", table=table.__tablename__, message=row_id, attempt=attempt, error=error)
     with database.write() as session:
         if is_permanent or attempt >= len(RETRY_AFTER):
-            repository.end(session, table, row_id, state=DeliveryState.FAILED, error=error)
+            notification_repository.end(session, table, row_id, state=DeliveryState.FAILED, error=error)
         else:
-            repository.note_error(session, table, row_id, error)
+            notification_repository.note_error(session, table, row_id, error)

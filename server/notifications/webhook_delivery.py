@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 from server.config import Settings
 from server.db import Database, now
 from server.models.notification import Delivery, Webhook
-from server.notifications import outbox, repository, webhooks
+from server.notifications import notification_repository, outbox, webhooks
 from server.notifications.webhooks import is_public
 
 TIMEOUT_S = 10.0  # of one message from first to last, however slowly its receiver goes about it
@@ -45,7 +45,7 @@ class Message:
 def is_due(database: Database, *, at: datetime) -> bool:
     """Return whether there is something to send now."""
     with database.read() as session:
-        return repository.any_due(session, Delivery, at)
+        return notification_repository.any_due(session, Delivery, at)
 
 
 def deliver(database: Database, settings: Settings, *, at: datetime, allow_private: bool = False) -> int:

@@ -25,7 +25,7 @@ from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.notification import Delivery, Webhook
-from server.notifications import repository
+from server.notifications import notification_repository
 
 UNICAST = ipaddress.ip_network("2000::/3")  # all that is given to hosts of the internet
 TRANSLATED = ipaddress.ip_network("64:ff9b::/96")  # the addresses of IPv4 where a network has none of its own
@@ -81,8 +81,8 @@ def create(
 ) -> NewWebhook:
     """Send these events to `url` from now on. Raises InvalidInput or Conflict."""
     _check(url, events, allow_private=settings.webhooks_to_private)
-    repository.lock_competition(session, competition.id)
-    if len(repository.webhooks(session, competition.id)) >= MAX_WEBHOOKS:
+    notification_repository.lock_competition(session, competition.id)
+    if len(notification_repository.webhooks(session, competition.id)) >= MAX_WEBHOOKS:
         raise Conflict(f"A competition has at most {MAX_WEBHOOKS} webhooks; remove one first")
     row = Webhook(competition_id=competition.id, url=url, events=sorted(set(events)), created_by=actor.id)
     session.add(row)
@@ -93,7 +93,7 @@ def create(
 
 
 def of_competition(session: Session, competition: Competition) -> Sequence[Webhook]:
-    return repository.webhooks(session, competition.id)
+    return notification_repository.webhooks(session, competition.id)
 
 
 def remove(session: Session, competition: Competition, webhook_id: str, *, actor: Account) -> None:
@@ -113,12 +113,12 @@ def get(session: Session, competition: Competition, webhook_id: str) -> Webhook:
 
 def deliveries(session: Session, webhook: Webhook) -> Sequence[Delivery]:
     """Return what an address received last, and how that went, the newest first."""
-    return repository.deliveries(session, webhook.id, limit=MAX_DELIVERIES)
+    return notification_repository.deliveries(session, webhook.id, limit=MAX_DELIVERIES)
 
 
 def notify(session: Session, competition_id: str, event: str, data: dict[str, Any]) -> int:
     """Store what is to be sent, in the transaction of the act itself. Return to how many addresses."""
-    interested = [hook for hook in repository.webhooks(session, competition_id) if event in hook.events]
+    interested = [hook for hook in notification_repository.webhooks(session, competition_id) if event in hook.events]
     for hook in interested:
         payload = {"event": event, "at": now().isoformat(), "data": data}
         session.add(Delivery(competition_id=competition_id, webhook_id=hook.id, event=event, payload=payload))

@@ -12,7 +12,7 @@ from lethe.errors import NotFound
 from server.admission import AdmissionDep
 from server.deps import SettingsDep, UnadmittedDatabase
 from server.errors import NotAuthenticated, Overloaded
-from server.prometheus import service
+from server.prometheus import exposition
 
 router = APIRouter(include_in_schema=False)
 
@@ -30,10 +30,10 @@ async def metrics(
     if expected and not hmac.compare_digest(given.encode(), expected.encode()):
         raise NotAuthenticated("Metrics need the token of LETHE_METRICS_TOKEN")
     readiness = await request.app.state.readiness.get()
-    kept: service.LastFigures = request.app.state.last_figures
+    kept: exposition.LastFigures = request.app.state.last_figures
     if readiness.ready:
         with suppress(SQLAlchemyError, Overloaded):  # it stopped answering since
-            kept.put(await admission.run(service.figures, database))
+            kept.put(await admission.run(exposition.figures, database))
     figures = kept.get()
-    shown = await run_in_threadpool(service.exposition, figures, database, settings, readiness.answers())
+    shown = await run_in_threadpool(exposition.exposition, figures, database, settings, readiness.answers())
     return Response(shown, media_type=CONTENT_TYPE_LATEST)

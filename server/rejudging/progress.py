@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from server.models.rejudging import Rejudging
-from server.rejudging import repository
+from server.rejudging import rejudging_repository
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class RejudgingProgress:
 
     @property
     def ended(self) -> int:
-        return sum(self.states.get(state, 0) for state in repository.ENDED)
+        return sum(self.states.get(state, 0) for state in rejudging_repository.ENDED)
 
     @property
     def is_complete(self) -> bool:
@@ -38,5 +38,5 @@ def get_progress(session: Session, rejudging: Rejudging) -> RejudgingProgress:
 def list_progress(session: Session, rejudgings: Sequence[Rejudging]) -> dict[str, RejudgingProgress]:
     """Return how far each re-judging is, by its id."""
     ids = [rejudging.id for rejudging in rejudgings]
-    states, runs = repository.evaluation_states(session, ids), repository.runs(session, ids)
+    states, runs = rejudging_repository.evaluation_states(session, ids), rejudging_repository.runs(session, ids)
     return {key: RejudgingProgress(states.get(key, {}), *runs.get(key, (0, 0))) for key in ids}

@@ -14,8 +14,8 @@ from lethe.competition.visibility import Visibility
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.disclosure import gate
-from server.evaluations import leak_budget, repository
-from server.metric_results import service as metric_results
+from server.evaluations import evaluation_repository, leak_budget
+from server.metric_results import metric_results
 from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Evaluation, EvaluationState, PrivateScore, PublicScore, Shard, ShardKind
 from server.models.rejudging import Rejudging
@@ -93,10 +93,10 @@ class ScoreRecord(BaseModel):
 
 def results_to_score(session: Session, evaluation_id: str) -> list[Shard] | None:
     """Return the shards of runs, in order, or None if the evaluation does not wait for a score."""
-    evaluation = repository.evaluation_with_split(session, evaluation_id)
+    evaluation = evaluation_repository.evaluation_with_split(session, evaluation_id)
     if evaluation is None or evaluation.state != EvaluationState.SCORING.value:
         return None
-    shards = [s for s in repository.get_shards(session, [evaluation_id]) if s.kind == ShardKind.RUNS.value]
+    shards = [s for s in evaluation_repository.get_shards(session, [evaluation_id]) if s.kind == ShardKind.RUNS.value]
     return sorted(shards, key=lambda shard: shard.first_run)
 
 
@@ -113,8 +113,8 @@ def record(
     oracle: the oracle's score by the same metric, as `Split.oracle` holds it. asked_at: `finished_at` of the evaluation
     when its outputs were read; they may have been dropped and made again since.
     """
-    evaluation = repository.lock_evaluation(session, evaluation_id)
-    if evaluation.state != EvaluationState.SCORING.value or repository.has_score(session, evaluation_id):
+    evaluation = evaluation_repository.lock_evaluation(session, evaluation_id)
+    if evaluation.state != EvaluationState.SCORING.value or evaluation_repository.has_score(session, evaluation_id):
         return False
     if asked_at is not None and evaluation.finished_at != asked_at:
         return False

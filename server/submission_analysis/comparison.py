@@ -16,12 +16,12 @@ from lethe.competition.report_section import MetricRequest
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, NotFound, Violation
 from lethe.metrics.core.registry import Metric, metric
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.competitions.stored_file import stored_file
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber, ShownText
-from server.metric_results import repository
-from server.metric_results.service import hash_parameters
+from server.metric_results import metric_result_repository
+from server.metric_results.metric_results import hash_parameters
 from server.models.competition import Competition, Team
 from server.models.metric_result import MetricResult
 from server.models.submission import Submission
@@ -86,7 +86,7 @@ def candidates(
     if team is None and not is_organiser:
         return []
     team_id = None if is_organiser or team is None else team.id
-    found = repository.newest_scored(session, competition.id, visibility.value, team_id=team_id)
+    found = metric_result_repository.newest_scored(session, competition.id, visibility.value, team_id=team_id)
     return [(submission.id, f"{submission.team.name}: {_note(submission)}") for submission in found]
 
 
@@ -108,7 +108,10 @@ def compare(
     if len(wanted) > MAX_COMPARED:
         allowed = f"must be at most {MAX_COMPARED} submissions"
         raise InvalidInput(f"There {allowed}", violations=(Violation("submission", allowed, str(len(wanted))),))
-    found = {row.submission.id: row for row in repository.compared(session, competition.id, visibility.value, wanted)}
+    found = {
+        row.submission.id: row
+        for row in metric_result_repository.compared(session, competition.id, visibility.value, wanted)
+    }
     own = None if is_organiser else team.id if team else ""
     for submission_id in wanted:
         if submission_id not in found or own not in (None, found[submission_id].submission.team_id):
@@ -159,12 +162,16 @@ def _result_key(asked: MetricRequest) -> tuple[str, str]:
 
 
 def _results(session: Session, evaluation_ids: Sequence[str]) -> dict[tuple[str, str, str], MetricResult]:
-    rows = repository.of_evaluations(session, evaluation_ids)
+    rows = metric_result_repository.of_evaluations(session, evaluation_ids)
     return {(row.evaluation_id, row.metric_id, row.parameters_sha256): row for row in rows}
 
 
 def _scores(
-    session: Session, rows: Sequence[repository.ComparedRow], visibility: Visibility, *, is_organiser: bool
+    session: Session,
+    rows: Sequence[metric_result_repository.ComparedRow],
+    visibility: Visibility,
+    *,
+    is_organiser: bool,
 ) -> dict[str, ComparedValue]:
     """Return the score of each submission as the reader may see it: a ladder hides a team's own."""
     if is_organiser:

@@ -14,17 +14,16 @@ from sqlalchemy.orm import Session
 from lethe.competition.baseline_requests import Baseline
 from lethe.competition.file import CompetitionFile
 from lethe.submission.package import load_package
-from server.competitions import repository as competition_repository
-from server.competitions import service as competitions
+from server.competitions import competition_repository, competitions
 from server.competitions.stored_file import readable, stored_file
 from server.db import Database
 from server.models.account import Account
 from server.models.competition import Competition
 from server.storage import Storage
-from server.submissions import repository
-from server.submissions.service import create_submission
+from server.submissions import submission_repository
+from server.submissions.submissions import create_submission
 from server.submissions.upload_check import CheckedUpload, Upload, store_again_if_collected, store_content
-from server.teams import service as teams
+from server.teams import teams
 
 log = structlog.get_logger()
 
@@ -53,7 +52,7 @@ def baseline_names(file: CompetitionFile) -> dict[str, str]:
 def _missing(session: Session, competition: Competition) -> list[Baseline]:
     file = stored_file(competition)
     wanted = () if file.tasks else file.report.baselines  # each task has its own
-    known = repository.baseline_messages(session, competition.id) if wanted else frozenset()
+    known = submission_repository.baseline_messages(session, competition.id) if wanted else frozenset()
     return [baseline for baseline in wanted if baseline.label not in known]
 
 
@@ -68,7 +67,7 @@ def _submit(database: Database, competition_id: str, uploads: Sequence[CheckedUp
     with database.write() as session:
         competition = competition_repository.locked_with_root(session, competition_id)
         organiser = session.get_one(Account, competition.created_by)
-        known = repository.baseline_messages(session, competition_id)
+        known = submission_repository.baseline_messages(session, competition_id)
         new = [checked for checked in uploads if checked.upload.message not in known]
         names = baseline_names(stored_file(competitions.root(session, competition)))
         for checked in new:

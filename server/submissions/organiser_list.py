@@ -12,7 +12,7 @@ from server.leaderboard import combined_entries
 from server.models.competition import Competition
 from server.models.submission import Stage, Submission
 from server.scoring.scores import ScoreDoubt
-from server.submissions import organiser_list_repository as repository
+from server.submissions import organiser_list_repository
 from server.submissions.list_filter import SubmissionFilter
 from server.submissions.organiser_list_repository import ListedSubmission
 
@@ -29,7 +29,9 @@ class SubmissionsPage:
 
 def find_lines(session: Session, competition: Competition, wanted: SubmissionFilter, *, page: int) -> SubmissionsPage:
     """Return one page of the list (from 1), the newest first, with what a line shows of each submission."""
-    found = repository.listed(session, competition.id, wanted, offset=(page - 1) * PAGE_SIZE, limit=PAGE_SIZE + 1)
+    found = organiser_list_repository.listed(
+        session, competition.id, wanted, offset=(page - 1) * PAGE_SIZE, limit=PAGE_SIZE + 1
+    )
     lines = found[:PAGE_SIZE]
     if stored_file(competition).tasks:
         lines = _with_parts(session, competition, lines)
@@ -41,7 +43,7 @@ def _with_parts(
 ) -> list[ListedSubmission]:
     """Return the lines with what became of each submission in the tasks."""
     found = parts.of(session, [line.submission.id for line in lines])
-    scores = repository.public_scores(session, [part.id for own in found.values() for part in own])
+    scores = organiser_list_repository.public_scores(session, [part.id for own in found.values() for part in own])
     file = stored_file(competition)
     return [
         replace(
@@ -69,17 +71,17 @@ def task_of(part: Submission) -> str:
 
 def same_file_teams(session: Session, submission: Submission) -> Sequence[str]:
     """Return the names of the other teams that sent the same file."""
-    return repository.same_file_teams(session, [submission.id]).get(submission.id, ())
+    return organiser_list_repository.same_file_teams(session, [submission.id]).get(submission.id, ())
 
 
 def teams_by_file(session: Session, submissions: Sequence[Submission]) -> dict[str, list[str]]:
     """Return the names of the other teams that sent the same file, by submission id."""
-    return repository.same_file_teams(session, [each.id for each in submissions])
+    return organiser_list_repository.same_file_teams(session, [each.id for each in submissions])
 
 
 def same_files(session: Session, competition: Competition) -> list[list[str]]:
     """Return the teams that sent the same file, for each such file."""
-    return repository.same_files(session, competition.id)
+    return organiser_list_repository.same_files(session, competition.id)
 
 
 def find_submissions(
@@ -87,4 +89,4 @@ def find_submissions(
 ) -> Sequence[Submission]:
     """Return every team's submissions that match, the newest first. page: from 1; None for all of them."""
     offset, limit = (0, None) if page is None else ((page - 1) * PAGE_SIZE, PAGE_SIZE)
-    return repository.complete(session, competition.id, wanted, offset=offset, limit=limit)
+    return organiser_list_repository.complete(session, competition.id, wanted, offset=offset, limit=limit)

@@ -10,7 +10,7 @@ from server.datetime_format import in_words
 from server.db import DAY, start_of_day
 from server.errors import QuotaExceeded
 from server.models.competition import Team
-from server.teams import repository as teams
+from server.teams import team_repository
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,11 @@ def of(session: Session, team: Team | None, *, period: Period, at: datetime) -> 
     today = {"since": midnight, "before": midnight + DAY}
     return Quota(
         per_day=period.per_day,
-        used_today=teams.count_counted(session, team.id, phase=phase, **today) if team else 0,
+        used_today=team_repository.count_counted(session, team.id, phase=phase, **today) if team else 0,
         total=period.total,
-        used_total=teams.count_counted(session, team.id, phase=phase) if team and period.total is not None else 0,
+        used_total=team_repository.count_counted(session, team.id, phase=phase)
+        if team and period.total is not None
+        else 0,
         resets_at=midnight + DAY,
         phase=phase,
     )

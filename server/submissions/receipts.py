@@ -31,15 +31,14 @@ from server.competitions.stored_file import stored_file
 from server.config import Settings
 from server.disclosure import gate
 from server.disclosure.shown_progress import to_minute
-from server.evaluations import parts
-from server.evaluations import repository as evaluation_repository
+from server.evaluations import evaluation_repository, parts
 from server.evaluations.claimed_shard import run_seed
-from server.finals import repository as finals_repository
+from server.finals import finals_repository
 from server.models.account import Account
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard, ShardAttempt, ShardKind
 from server.models.submission import Submission
-from server.submissions import repository
+from server.submissions import submission_repository
 
 
 def signing_key(settings: Settings) -> Ed25519PrivateKey:
@@ -162,7 +161,7 @@ def _body(
 
 def _score(session: Session, submission_id: str, visibility: Visibility) -> PublicScore | PrivateScore | None:
     if visibility is Visibility.PUBLIC:
-        return repository.public_scores(session, [submission_id]).get(submission_id)
+        return submission_repository.public_scores(session, [submission_id]).get(submission_id)
     return finals_repository.private_scores(session, [submission_id]).get(submission_id)
 
 
@@ -207,7 +206,7 @@ def allow(session: Session, submission: Submission, *, allowed: bool, actor: Acc
 
     The parts of a submission to several tasks have one code: asked of one, it is done to all. Each change is recorded.
     """
-    whole = repository.by_id(session, submission.parent_id or submission.id) or submission
+    whole = submission_repository.by_id(session, submission.parent_id or submission.id) or submission
     if whole.publish_code != allowed:
         for each in (whole, *parts.of(session, [whole.id]).get(whole.id, ())):
             each.publish_code = allowed

@@ -10,11 +10,11 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.evaluation.sample_answer_files import SAMPLE_ANSWERS, SampleQuestions, UnlearnedAnswers
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.competitions.stored_file import stored_file
 from server.models.submission import Stage, Submission
 from server.storage import Storage, split_key
-from server.submissions import repository
+from server.submissions import submission_repository
 
 NO_QUESTIONS = (
     "The answers of models to this competition's public sample are not stored. An organiser adds them with "
@@ -75,7 +75,7 @@ def read_sample_answers(session: Session, storage: Storage, submission: Submissi
 
 
 def _stored(session: Session, storage: Storage, submission: Submission) -> UnlearnedAnswers | None:
-    found = repository.public_sample_result(session, submission.id)
+    found = submission_repository.public_sample_result(session, submission.id)
     if found is None:
         return None
     try:

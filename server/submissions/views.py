@@ -15,18 +15,16 @@ from server.disclosure import gate
 from server.disclosure.gate import Breakdown, ShownNumber, ShownPaired, ShownScore
 from server.disclosure.shown_progress import shown_progress
 from server.errors import Conflict
-from server.evaluations import paired_test, parts
-from server.evaluations import service as evaluations
-from server.evaluations.service import EvaluationProgress
-from server.finals import service as finals
-from server.leaderboard import combined_entries
-from server.leaderboard import service as boards
+from server.evaluations import evaluations, paired_test, parts
+from server.evaluations.evaluations import EvaluationProgress
+from server.finals import finals
+from server.leaderboard import boards, combined_entries
 from server.leaderboard.ladder import Rung
 from server.models.account import Account
 from server.models.competition import Split
 from server.models.evaluation import PublicScore
 from server.models.submission import ENDED, Stage, Submission
-from server.submissions import repository
+from server.submissions import submission_repository
 
 MAX_UNFINISHED = 10
 FINETUNE = "finetune"  # the reference line that scores are compared with, if the competition file names it
@@ -56,7 +54,7 @@ class SubmissionView:
 
 def list_unfinished(session: Session, account: Account) -> list[SubmissionView]:
     """Return what of the account's teams has not ended, in all competitions, the newest first; at most ten."""
-    return view(session, repository.unfinished_of_account(session, account.id, limit=MAX_UNFINISHED))
+    return view(session, submission_repository.unfinished_of_account(session, account.id, limit=MAX_UNFINISHED))
 
 
 def view(
@@ -134,7 +132,7 @@ def compare_own(session: Session, first: Submission, second: Submission) -> Show
     if first.team_id != second.team_id:
         raise NotFound("The two submissions are of two teams")
     metric = stored_file(first.competition).scoring
-    found = repository.public_scores(session, [first.id, second.id])
+    found = submission_repository.public_scores(session, [first.id, second.id])
     if not metric.show_intervals or gate.shows_ladder(first.competition) or not {first.id, second.id} <= set(found):
         return None
     a, b = found[first.id], found[second.id]
@@ -146,7 +144,7 @@ def compare_own(session: Session, first: Submission, second: Submission) -> Show
 
 def _public_scores(session: Session, submissions: Sequence[Submission]) -> dict[str, ShownScore]:
     """Return the public score of each submission as its team may see it, by submission id."""
-    found = repository.public_scores(session, [submission.id for submission in submissions])
+    found = submission_repository.public_scores(session, [submission.id for submission in submissions])
     scored = [submission for submission in submissions if submission.id in found]
     on_ladder = [submission for submission in scored if gate.shows_ladder(submission.competition)]
     rungs: dict[str, Rung] = {}
@@ -174,8 +172,8 @@ def find_explanation(session: Session, view: SubmissionView, split: Split | None
     submission = view.submission
     attacks = stored_file(submission.competition).scoring.attacks
     others = {
-        "the entry before": repository.score_before(session, submission),
-        "fine-tuning": repository.baseline_score(session, submission, FINETUNE),
+        "the entry before": submission_repository.score_before(session, submission),
+        "fine-tuning": submission_repository.baseline_score(session, submission, FINETUNE),
     }
     shown = {
         name: _parts(gate.score(found, submission.competition).breakdown if found else None, attacks)

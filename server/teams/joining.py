@@ -12,11 +12,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from lethe.errors import NotFound
-from server.accounts import service as accounts
+from server.accounts import accounts
 from server.accounts.passwords import digest, new_token
 from server.audit import log as audit
-from server.competitions import participation, phases
-from server.competitions import service as competitions
+from server.competitions import competitions, participation, phases
 from server.competitions.phases import Period
 from server.competitions.stored_file import stored_file
 from server.datetime_format import in_words
@@ -25,14 +24,14 @@ from server.errors import Conflict, NotAllowed
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Membership, Team
 from server.models.invitation import Invitation, MergeRequest
-from server.teams import repository, service
-from server.teams.service import key_pair, own_team
+from server.teams import team_repository, teams
+from server.teams.teams import key_pair, own_team
 
 LIFETIME = timedelta(days=7)
 MAX_OPEN = 20
 GROWING = (CompetitionState.READY, CompetitionState.OPEN)
 UNUSABLE = "The invitation is unknown, used, revoked or expired"
-requests = repository.merge_requests
+requests = team_repository.merge_requests
 
 
 @dataclass(frozen=True)
@@ -45,12 +44,12 @@ class IssuedInvitation:
 
 def invite(session: Session, team: Team, *, actor: Account, name: str | None = None) -> IssuedInvitation:
     """Invite the person called `name`, or whoever holds the link that is returned. For the leader."""
-    team = repository.locked(session, team.id)  # counted by one after the other
+    team = team_repository.locked(session, team.id)  # counted by one after the other
     check_leader(team, actor)
     competition = competitions.of_id(session, team.competition_id)
     participation.check_may_take_part(session, competition, actor)
     check_may_grow(competition, at=now())
-    if len(repository.open_invitations(session, team.id, now())) >= MAX_OPEN:
+    if len(team_repository.open_invitations(session, team.id, now())) >= MAX_OPEN:
         raise Conflict(f"The team has {MAX_OPEN} open invitations; revoke one first")
     person = accounts.find(session, name) if name else None
     if person is not None and session.get(Membership, (team.id, person.id)) is not None:
@@ -73,12 +72,12 @@ def invite(session: Session, team: Team, *, actor: Account, name: str | None = N
 def open_invitations(session: Session, team: Team, *, actor: Account) -> Sequence[Invitation]:
     """Return the team's invitations that can still be accepted. For the leader."""
     check_leader(team, actor)
-    return repository.open_invitations(session, team.id, now())
+    return team_repository.open_invitations(session, team.id, now())
 
 
 def invitations_to(session: Session, competition: Competition, account: Account) -> Sequence[Invitation]:
     """Return the invitations by name that `account` can accept."""
-    return repository.invitations_to(session, competition_id=competition.id, account_id=account.id, at=now())
+    return team_repository.invitations_to(session, competition_id=competition.id, account_id=account.id, at=now())
 
 
 def revoke(session: Session, team: Team, invitation_id: str, *, actor: Account) -> None:
@@ -92,7 +91,7 @@ def revoke(session: Session, team: Team, invitation_id: str, *, actor: Account) 
 
 def accept_link(session: Session, competition: Competition, token: str, *, account: Account) -> Team:
     """Join the team that a link invites to. A link brings in one person."""
-    row = repository.invitation_by_hash(session, digest(token))
+    row = team_repository.invitation_by_hash(session, digest(token))
     if row is None:
         raise NotFound(UNUSABLE)
     return _join(session, competition, row, account=account)
@@ -114,10 +113,10 @@ def decline(session: Session, competition: Competition, invitation_id: str, *, a
 
 def leave(session: Session, competition: Competition, account: Account) -> None:
     """Leave one's team, which is no more once it is empty. Raises Conflict once the team has submitted."""
-    team = repository.locked(session, service.own_team(session, competition, account).id)
+    team = team_repository.locked(session, teams.own_team(session, competition, account).id)
     if not may_leave(session, team):
         raise Conflict("The team has submitted, so its members can no longer leave")
-    others = [member for member in service.members(session, team) if member.id != account.id]
+    others = [member for member in teams.members(session, team) if member.id != account.id]
     if others and team.leader_id == account.id:
         team.leader_id = others[0].id
     _remove(session, team, account, is_last=not others)
@@ -126,10 +125,10 @@ def leave(session: Session, competition: Competition, account: Account) -> None:
 
 def hand_over(session: Session, team: Team, *, name: str, actor: Account) -> Team:
     """Make another member the leader. For the leader. Raises NotFound for somebody else."""
-    team = repository.locked(session, team.id)
+    team = team_repository.locked(session, team.id)
     check_leader(team, actor)
     person = next(
-        (m for m in service.members(session, team) if accounts.name_key(m.name) == accounts.name_key(name)), None
+        (m for m in teams.members(session, team) if accounts.name_key(m.name) == accounts.name_key(name)), None
     )
     if person is None:
         raise NotFound(f"{name!r} is not in the team")
@@ -158,7 +157,7 @@ def may_grow(competition: Competition, *, at: datetime) -> bool:
 
 def may_leave(session: Session, team: Team) -> bool:
     """Return whether people may leave the team: until it has submitted."""
-    return not repository.has_submissions(session, team.id)
+    return not team_repository.has_submissions(session, team.id)
 
 
 def _last_change(competition: Competition) -> datetime:
@@ -169,17 +168,17 @@ def _last_change(competition: Competition) -> datetime:
 def _join(session: Session, competition: Competition, row: Invitation, *, account: Account) -> Team:
     participation.check_may_take_part(session, competition, account)
     check_may_grow(competition, at=now())
-    team = repository.locked(session, row.team_id)
+    team = team_repository.locked(session, row.team_id)
     session.refresh(row)
     if not _is_open(row, now()) or team.competition_id != competition.id or team.merged_into_id is not None:
         raise NotFound(UNUSABLE)
     if team.disqualified_at is not None:
         raise Conflict(f"The team {team.name!r} was disqualified")
     limit = stored_file(competition).limits.team_size
-    if repository.size(session, team.id) >= limit:
+    if team_repository.size(session, team.id) >= limit:
         raise Conflict(f"The team is full: it has {limit} people")
     _give_up_present_team(session, competition, account, joining=team)
-    service.add_member(session, competition, team, account)
+    teams.add_member(session, competition, team, account)
     row.ended_at = now()
     session.flush()
     audit.record(session, account, "team.joined", competition=competition, subject=team.id)
@@ -187,14 +186,14 @@ def _join(session: Session, competition: Competition, row: Invitation, *, accoun
 
 
 def _give_up_present_team(session: Session, competition: Competition, account: Account, *, joining: Team) -> None:
-    present = service.get_team(session, competition, account)
+    present = teams.get_team(session, competition, account)
     if present is None:
         return
     if present.id == joining.id:
         raise Conflict("You are in this team already")
-    if repository.size(session, present.id) > 1:
+    if team_repository.size(session, present.id) > 1:
         raise Conflict(f"You are in the team {present.name!r}; leave it first")
-    if repository.has_submissions(session, present.id):
+    if team_repository.has_submissions(session, present.id):
         raise Conflict("You have submitted alone; your team has to merge into the other")
     _remove(session, present, account, is_last=True)
 
@@ -226,7 +225,7 @@ def ask(session: Session, competition: Competition, *, into: str, actor: Account
     check_leader(team, actor)
     participation.check_may_take_part(session, competition, actor)
     check_may_grow(competition, at=now())
-    other = repository.team_called(session, competition_id=competition.id, name_keys=key_pair(into))
+    other = team_repository.team_called(session, competition_id=competition.id, name_keys=key_pair(into))
     if other is None or other.merged_into_id is not None:
         raise NotFound(f"There is no team called {into!r}")
     if other.id == team.id:
@@ -250,7 +249,7 @@ def agree(session: Session, competition: Competition, request_id: str, *, actor:
     """
     request = _request(session, request_id)
     for team_id in sorted((request.team_id, request.into_id)):  # in one order, so that two merges cannot block
-        repository.locked(session, team_id)
+        team_repository.locked(session, team_id)
     team, into = _team(session, request.team_id), _team(session, request.into_id)
     is_gone = team.merged_into_id or into.merged_into_id  # by a merge that had the locks before
     if is_gone or into.competition_id != competition.id:
@@ -259,9 +258,9 @@ def agree(session: Session, competition: Competition, request_id: str, *, actor:
     participation.check_may_take_part(session, competition, actor)
     check_may_grow(competition, at=now())
     check_fits(session, competition, (team, into), at=now())
-    repository.move_everything(session, team_id=team.id, into_id=into.id)
+    team_repository.move_everything(session, team_id=team.id, into_id=into.id)
     team.merged_into_id = into.id
-    repository.end_growth(session, team.id, now())
+    team_repository.end_growth(session, team.id, now())
     data = {"merged": team.id, "name": team.name}
     audit.record(session, actor, "team.merged", competition=competition, subject=into.id, data=data)
     session.flush()
@@ -286,11 +285,11 @@ def check_fits(session: Session, competition: Competition, teams: tuple[Team, Te
     limits = stored_file(competition).limits
     if any(team.disqualified_at is not None for team in teams):
         raise Conflict("A disqualified team cannot merge")
-    people = sum(repository.size(session, team.id) for team in teams)
+    people = sum(team_repository.size(session, team.id) for team in teams)
     if people > limits.team_size:
         raise Conflict(f"Together the teams have {people} people; at most {limits.team_size} are allowed")
     for period, begin, end in phases.allowed_until(competition, at):
-        sent = sum(repository.count_counted(session, team.id, phase=period.name) for team in teams)
+        sent = sum(team_repository.count_counted(session, team.id, phase=period.name) for team in teams)
         allowed = _allowed(period, begin, end)
         if sent > allowed:
             where = f" in the phase {period.name}" if period.name else ""

@@ -7,8 +7,7 @@ from fastapi import Form, Request, Response
 from sqlalchemy.orm import Session
 
 from lethe.errors import AppError, InvalidInput, Violation
-from server.accounts import email_confirmation, second_factor, sessions, tokens
-from server.accounts import service as accounts
+from server.accounts import accounts, email_confirmation, second_factor, sessions, tokens
 from server.accounts.passwords import digest
 from server.admin import account_deletion as deletion
 from server.deps import SessionDep, SettingsDep

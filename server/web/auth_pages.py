@@ -7,8 +7,7 @@ from fastapi import Form, Request, Response
 from sqlalchemy.orm import Session
 
 from lethe.errors import AppError
-from server.accounts import rate_limit, second_factor, sessions
-from server.accounts import service as accounts
+from server.accounts import accounts, rate_limit, second_factor, sessions
 from server.config import Settings
 from server.deps import DatabaseDep, SessionDep, SettingsDep
 from server.errors import NotAllowed, RateLimited

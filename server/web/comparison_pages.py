@@ -8,13 +8,13 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.deps import SessionDep
 from server.disclosure import gate
-from server.leaderboard import service as leaderboards
+from server.leaderboard import boards
 from server.submission_analysis import agreement, comparison
 from server.submission_analysis.comparison import MAX_COMPARED, ComparedMetric, SubmissionComparison
-from server.submissions import service as submissions
+from server.submissions import submissions
 from server.submissions import views as submission_views
 from server.submissions.list_filter import Show
 from server.web.charts import vega_charts
@@ -114,7 +114,7 @@ def _candidates(session: Session, place: Place, split: Visibility) -> list[tuple
     )
     if not place.is_organiser:
         return list(found.items())
-    board = leaderboards.board_for(session, place.competition, split, organiser=True)
+    board = boards.board_for(session, place.competition, split, organiser=True)
     best = {row.entry.submission_id: row.entry.team for row in board.rows[: 2 * FIRST_SHOWN] if row.entry.submission_id}
     return list(({key: found.get(key, team) for key, team in best.items()} | found).items())
 

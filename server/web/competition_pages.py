@@ -12,17 +12,16 @@ from lethe.competition.run_limits import RunLimit, limit_warnings, run_limit
 from lethe.competition.visibility import Visibility
 from lethe.submission.libraries import OLDER_SETS, PYTHON_OF_SETS
 from server.admin import competition_edits
-from server.competitions import participation
-from server.competitions import service as competitions
+from server.competitions import competitions, participation
 from server.competitions.split_share import opening_of
 from server.db import clock, now
 from server.deps import SessionDep, StorageDep
 from server.disclosure import gate
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Split
-from server.starter_kit import service as starter_kit
+from server.starter_kit import starter_kit
 from server.submissions import views as submission_views
-from server.teams import service as teams
+from server.teams import teams
 from server.web import competition_cards
 from server.web.charts import epsilon_picture
 from server.web.deps import Place, PlaceDep, ViewerDep

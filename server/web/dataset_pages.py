@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 from lethe.errors import AppError
 from server.admission import AdmissionDep
 from server.config import Settings
-from server.datasets import service
+from server.datasets import datasets
 from server.datasets.upload import received_dataset, store_dataset
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
 from server.errors import NotAllowed, NotAuthenticated, Overloaded
@@ -43,7 +43,7 @@ async def upload(
     viewer = await admission.read(database, _admit, request)
     upload_check.take(settings, viewer.id)
     try:
-        await admission.read(database, service.check_may_upload, settings, viewer)
+        await admission.read(database, datasets.check_may_upload, settings, viewer)
         async with received_dataset(request, settings) as form:
             check_token(request, text_field(form, FIELD))
             is_new = text_field(form, "then") == NEW
@@ -62,7 +62,7 @@ async def upload(
 @router.post("/datasets/{name}/delete", dependencies=[Depends(check_csrf)])
 def delete(name: str, request: Request, session: SessionDep, viewer: StaffDep) -> Response:
     """Delete a dataset that no competition uses."""
-    service.delete(session, name, actor=viewer)
+    datasets.delete(session, name, actor=viewer)
     return redirect(request, "/datasets", flash=Flash("good", f"{name} is deleted."))
 
 
@@ -78,5 +78,5 @@ def _admit(session: Session, request: Request) -> Account:
 def _page(
     session: Session, request: Request, settings: Settings, viewer: Account, *, error: AppError | None = None
 ) -> Response:
-    datasets = service.list_datasets(session, viewer)
-    return page(request, "datasets.html", datasets=datasets, settings=settings, error=error)
+    listed = datasets.list_datasets(session, viewer)
+    return page(request, "datasets.html", datasets=listed, settings=settings, error=error)

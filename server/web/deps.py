@@ -8,15 +8,14 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from server.accounts import sessions
-from server.competitions import lifecycle, phases
-from server.competitions import service as competitions
+from server.competitions import competitions, lifecycle, phases
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.deps import SessionDep
 from server.errors import NotAllowed, NotAuthenticated
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionState, Team
-from server.teams import service as teams
+from server.teams import teams
 from server.web.cookies import SESSION_COOKIE
 from server.web.rendering import Reader
 

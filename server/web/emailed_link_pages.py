@@ -5,8 +5,7 @@ from typing import Annotated
 from fastapi import BackgroundTasks, Form, Request, Response
 
 from lethe.errors import AppError, InvalidInput, NotFound
-from server.accounts import email_confirmation, password_reset, rate_limit
-from server.accounts import service as accounts
+from server.accounts import accounts, email_confirmation, password_reset, rate_limit
 from server.admission import AdmissionDep
 from server.deps import DatabaseDep, SessionDep, UnadmittedDatabase
 from server.errors import status_of

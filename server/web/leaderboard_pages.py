@@ -10,16 +10,15 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.metrics.scoring.sample_size import few_models_warnings, smallest_detectable_shift
-from server.competitions import phases
-from server.competitions import service as competitions
+from server.competitions import competitions, phases
 from server.competitions.lifecycle import is_revealed
 from server.db import now
 from server.deps import SessionDep
 from server.disclosure import gate
-from server.leaderboard import service as leaderboards
+from server.leaderboard import boards
+from server.leaderboard.boards import Board
 from server.leaderboard.ranking import RowKind
-from server.leaderboard.service import Board
-from server.submissions import service as submissions
+from server.submissions import submissions
 from server.submissions import views as submission_views
 from server.submissions.baselines import baseline_names
 from server.submissions.list_filter import Show
@@ -53,7 +52,7 @@ def leaderboard_page(
     part: str = "",
 ) -> Response:
     """Show one page of a board; with `part=rows` only its lines, which the page asks for while it is scrolled."""
-    shown = leaderboards.board_for(session, place.competition, board, organiser=place.is_organiser, phase=phase)
+    shown = boards.board_for(session, place.competition, board, organiser=place.is_organiser, phase=phase)
     rows = shown.matching(q)
     pages = leaderboard_view.count_pages(rows)
     own_id = place.team.id if place.team else None
@@ -66,7 +65,7 @@ def leaderboard_page(
     moves = None
     if board is Visibility.PRIVATE:
         lines = leaderboard_view.board_lines(rows, page_number)
-        moves = leaderboards.shake_up(session, place.competition, lines, organiser=place.is_organiser)
+        moves = boards.shake_up(session, place.competition, lines, organiser=place.is_organiser)
     html = leaderboard_view.rows_html(
         shown,
         rows,
@@ -125,11 +124,11 @@ def team_on_board_page(team_id: str, request: Request, session: SessionDep, plac
     visible = [Visibility.PUBLIC]
     if gate.may_see_private(competition, organiser=organiser):
         visible.append(Visibility.PRIVATE)
-    boards = {one: leaderboards.board_for(session, competition, one, organiser=organiser) for one in visible}
-    rows = {one: row for one, board in boards.items() if (row := board.get_row(team_id))}
+    visible_boards = {one: boards.board_for(session, competition, one, organiser=organiser) for one in visible}
+    rows = {one: row for one, board in visible_boards.items() if (row := board.get_row(team_id))}
     if not rows:
         raise NotFound(f"{competition.slug} has no team {team_id!r} on its leaderboard")
-    scores = leaderboards.scores_over_time(session, competition, [team_id])
+    scores = boards.scores_over_time(session, competition, [team_id])
     marks = [score_history.Mark(at, value, None, None, "score") for _, at, value in scores]
     return page(
         request,
@@ -137,10 +136,10 @@ def team_on_board_page(team_id: str, request: Request, session: SessionDep, plac
         place=place,
         tab="leaderboard",
         rows=rows,
-        boards=boards,
+        boards=visible_boards,
         team=next(iter(rows.values())).entry,
         is_own=place.team is not None and place.team.id == team_id,
-        over_time=score_history.draw(marks, oracle=boards[Visibility.PUBLIC].oracle),
+        over_time=score_history.draw(marks, oracle=visible_boards[Visibility.PUBLIC].oracle),
     )
 
 
@@ -195,14 +194,14 @@ def cost_figure(session: SessionDep, place: PlaceDep) -> Response:
 @router.get("/competitions/{slug}/leaderboard/figures/scores.json")
 def scores_figure(session: SessionDep, place: PlaceDep) -> Response:
     """Send the best scores over time of the first teams, and of the reader's own."""
-    shown = leaderboards.board_for(session, place.competition, Visibility.PUBLIC, organiser=place.is_organiser)
+    shown = boards.board_for(session, place.competition, Visibility.PUBLIC, organiser=place.is_organiser)
     names = {row.entry.team_id: row.entry.team for row in shown.rows if row.rank and row.rank <= CHARTED_TEAMS}
     names = dict(list(names.items())[:CHARTED_TEAMS])
     if place.team and shown.get_row(place.team.id):
         names[place.team.id] = place.team.name
     best: dict[str, float] = {}
     rows: list[dict[str, Any]] = []
-    for team_id, at, score in leaderboards.scores_over_time(session, place.competition, list(names)):
+    for team_id, at, score in boards.scores_over_time(session, place.competition, list(names)):
         if score > best.get(team_id, -1.0):
             best[team_id] = score
             rows.append({"at": at.isoformat(), "team": names[team_id], "score": score})
@@ -215,8 +214,8 @@ def scores_figure(session: SessionDep, place: PlaceDep) -> Response:
 @router.get("/competitions/{slug}/leaderboard/figures/shake-up.json")
 def shake_up_figure(session: SessionDep, place: PlaceDep) -> Response:
     """Send the public and the private rank of the first teams, and of the reader's own. Sealed until the reveal."""
-    private = leaderboards.board_for(session, place.competition, Visibility.PRIVATE, organiser=place.is_organiser)
-    moves = leaderboards.shake_up(session, place.competition, private.rows, organiser=place.is_organiser)
+    private = boards.board_for(session, place.competition, Visibility.PRIVATE, organiser=place.is_organiser)
+    moves = boards.shake_up(session, place.competition, private.rows, organiser=place.is_organiser)
     own_id = place.team.id if place.team else None
     rows = [
         {"team": row.entry.team, "board": board, "rank": rank, "own": "yes" if row.entry.team_id == own_id else "no"}

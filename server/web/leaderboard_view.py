@@ -8,8 +8,8 @@ from math import ceil, floor, log10
 from markupsafe import Markup
 
 from server.cost_cache import CostCache
+from server.leaderboard.boards import Board
 from server.leaderboard.ranking import Row, RowKind
-from server.leaderboard.service import Board
 from server.web.rendering import environment
 from server.web.template_filters import score
 

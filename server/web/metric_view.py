@@ -9,7 +9,7 @@ from lethe.errors import NotFound
 from lethe.metrics.core.metric_text import table_lines
 from lethe.metrics.core.registry import metric
 from server.api.metric_results import MetricValue
-from server.metric_results import service
+from server.metric_results import metric_results
 from server.models.submission import Submission
 
 BETTER = {"higher": "↑ higher", "lower": "↓ lower", "towards retrained": "→ as retrained", "none": "–"}
@@ -45,7 +45,7 @@ def metric_tables(session: Session, submission: Submission, *, is_organiser: boo
     tables = []
     for visibility in (Visibility.PUBLIC, Visibility.PRIVATE):
         try:
-            rows = service.of_submission(session, submission, visibility, is_organiser=is_organiser)
+            rows = metric_results.of_submission(session, submission, visibility, is_organiser=is_organiser)
         except NotFound:
             continue
         if rows:

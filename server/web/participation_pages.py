@@ -5,8 +5,7 @@ from typing import Annotated
 from fastapi import Form, Request, Response
 
 from lethe.errors import AppError, InvalidInput
-from server.competitions import admission_links, participants, participation, texts
-from server.competitions import service as competitions
+from server.competitions import admission_links, competitions, participants, participation, texts
 from server.deps import SessionDep
 from server.web.deps import MemberDep, find_place
 from server.web.page_router import page_router

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from lethe.metrics.scoring.explanation import Explanation
 from server.disclosure.gate import Breakdown, ShownNumber
-from server.leaderboard import service as leaderboards
+from server.leaderboard import boards
 from server.models.competition import Competition, Split
 from server.submissions.views import SubmissionView
 
@@ -61,7 +61,7 @@ class BreakdownView:
 
 def find_standing(session: Session, competition: Competition, team_id: str) -> BoardPlace | None:
     """Return where the team stands, or None where it is on no board."""
-    board = leaderboards.board_for(session, competition, Visibility.PUBLIC, organiser=False)
+    board = boards.board_for(session, competition, Visibility.PUBLIC, organiser=False)
     row = board.get_row(team_id)
     return BoardPlace(row.rank, board.teams, row.entry.submission_id, row.entry.score) if row else None
 

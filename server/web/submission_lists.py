@@ -9,14 +9,14 @@ from fastapi import Depends, Query
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.competitions.lifecycle import is_revealed
 from server.disclosure import gate
 from server.evaluations.unserved import OWN_FIRST, Wait, find_wait
-from server.finals import service as finals
+from server.finals import finals
 from server.models.competition import CompetitionState
 from server.models.submission import ENDED, Stage, Submission
-from server.submissions import service as submissions
+from server.submissions import submissions
 from server.submissions import views as submission_views
 from server.submissions.list_filter import Show
 from server.submissions.views import SubmissionView

@@ -12,22 +12,21 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.runtime.original_filenames import warnings_in
 from lethe.submission.traceback_text import last_traceback
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.competitions.lifecycle import is_revealed
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.deps import DatabaseDep, SessionDep, SettingsDep, StorageDep
 from server.disclosure import gate
 from server.evaluations.unserved import find_wait
-from server.finals import service as finals
+from server.finals import finals
 from server.models.submission import ENDED, Fault, Submission
 from server.storage import Storage
-from server.submissions import receipts
-from server.submissions import service as submissions
+from server.submissions import receipts, submissions
 from server.submissions import views as submission_views
 from server.submissions.sample_answers import has_sample_answers, read_sample_answers
 from server.submissions.views import SubmissionView, find_explanation
-from server.teams import service as teams
+from server.teams import teams
 from server.web import sse
 from server.web.code_excerpt import ExcerptLine, excerpt, source_file
 from server.web.cookies import Flash

@@ -11,8 +11,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.errors import AppError, InvalidSubmission, Violation
 from lethe.submission.archive import SOURCE_MIB
 from server.admission import AdmissionDep
-from server.competitions import participation, phases
-from server.competitions import service as competitions
+from server.competitions import competitions, participation, phases
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
@@ -20,8 +19,7 @@ from server.errors import Conflict, NotAllowed, NotAuthenticated, Overloaded, Qu
 from server.models.account import Account
 from server.models.competition import CompetitionState
 from server.received_form import get_too_large, received_form, text_field
-from server.submissions import service as submissions
-from server.submissions import upload_check
+from server.submissions import submissions, upload_check
 from server.submissions.upload_check import (
     MAX_REQUEST_BYTES,
     MESSAGE_LENGTH,

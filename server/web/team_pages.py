@@ -7,8 +7,7 @@ from fastapi import Form, Response
 
 from lethe.errors import AppError, InvalidInput
 from server.db import now
-from server.teams import joining
-from server.teams import service as teams
+from server.teams import joining, teams
 from server.web.page_router import page_router
 from server.web.place_request import MemberRequestDep, PlaceRequest
 

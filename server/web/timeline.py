@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from server.disclosure.shown_progress import to_minute
-from server.evaluations.service import AttemptEntry
+from server.evaluations.evaluations import AttemptEntry
 from server.models.submission import Stage
 from server.submissions.views import SubmissionView
 

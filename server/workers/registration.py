@@ -18,13 +18,13 @@ from server.models.account import Account
 from server.models.competition import Competition
 from server.models.worker import CordonedHost, Worker, WorkerState
 from server.worker_facts import WorkerFacts, host_of, libraries_fact, minor_version
-from server.workers import repository
-from server.workers.repository import ReadySplit
+from server.workers import worker_repository
+from server.workers.worker_repository import ReadySplit
 
 SERVES_OTHERS = "this worker serves other competitions (LETHE_WORKER_COMPETITIONS)"
 SILENT_AFTER_S = 60.0
 REMOVED_AFTER_S = 7 * 24 * 3600.0  # of silence: the list of workers shows it no longer
-hosts = repository.cordoned_hosts
+hosts = worker_repository.cordoned_hosts
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def fitting(
     refusals: dict[str, str] = {}
     splits: list[str] = []
     looked_at = None if says_all else competitions
-    for split in repository.ready_splits(session, looked_at, public_only=public_only):
+    for split in worker_repository.ready_splits(session, looked_at, public_only=public_only):
         if competitions is not None and split.slug not in competitions:
             refusals[split.split_id] = SERVES_OTHERS
             continue
@@ -107,7 +107,7 @@ def report(
     """
     row = session.get(Worker, facts.name)
     if row is None:
-        repository.forget_silent(session, after_s=REMOVED_AFTER_S)
+        worker_repository.forget_silent(session, after_s=REMOVED_AFTER_S)
         row = Worker(name=facts.name, token_id=token_id)
         session.add(row)
     row.state, row.detail = state.value, detail
@@ -123,7 +123,7 @@ def note_silent(session: Session) -> int:
 
     One that is heard of again says itself what it is.
     """
-    return repository.stop_silent(session, after_s=SILENT_AFTER_S)
+    return worker_repository.stop_silent(session, after_s=SILENT_AFTER_S)
 
 
 def note_seen(session: Session, name: str) -> None:
@@ -135,7 +135,9 @@ def note_seen(session: Session, name: str) -> None:
 
 def attached(session: Session, competition: Competition) -> Sequence[Worker]:
     """Return the workers that came with a worker token of the competition that is not revoked."""
-    return repository.workers_with(session, [row.id for row in repository.get_tokens(session, competition)])
+    return worker_repository.workers_with(
+        session, [row.id for row in worker_repository.get_tokens(session, competition)]
+    )
 
 
 def reason(session: Session, worker_name: str) -> str:
@@ -172,7 +174,7 @@ def uncordon(session: Session, host: str, *, actor: Account | None) -> None:
 
 
 def _workers(session: Session, host: str) -> Sequence[Worker]:
-    known = repository.own_workers(session)
+    known = worker_repository.own_workers(session)
     found = [row for row in known if host_of(row.name) == host]
     if not found:
         names = sorted({host_of(row.name) for row in known})

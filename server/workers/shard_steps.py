@@ -17,14 +17,14 @@ from server.evaluations import leases
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.models.worker import Worker, WorkerState, WorkerToken
 from server.worker_facts import WorkerFacts
-from server.workers import registration, repository, tokens, verification
+from server.workers import registration, tokens, verification, worker_repository
 from server.workers.registration import Fitting, fitting
 
 HEARTBEATS_PER_LEASE = 12  # over a network a heartbeat a second would tell little and cost much
 SET_UP_S = 600.0  # to fetch a split and to start a sandbox
 MAX_WORKERS = 2000  # processes that are started again and again have new names
 Logs = Sequence[tuple[int, str]]
-n_forget = repository.n_forget
+n_forget = worker_repository.n_forget
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def register(session: Session, settings: Settings, token: WorkerToken, facts: Wo
     Raises Conflict where the token has too many.
     """
     named = replace(facts, name=_full_name(token, facts.name))
-    if session.get(Worker, named.name) is None and repository.count_workers(session, token.id) >= MAX_WORKERS:
+    if session.get(Worker, named.name) is None and worker_repository.count_workers(session, token.id) >= MAX_WORKERS:
         raise Conflict(f"A token has at most {MAX_WORKERS} workers within a week; make another token")
     fit = _fitting(session, token, named)
     registration.report(session, named, fit, token_id=token.id)

@@ -14,13 +14,13 @@ from server.evaluations import leases
 from server.models.account import Account, Role
 from server.models.competition import Competition
 from server.models.worker import WorkerToken
-from server.workers import repository
+from server.workers import worker_repository
 
 PREFIX = "lethe_worker_"
 MAX_TOKENS = 50
 USE_IS_NOTED_EVERY = timedelta(minutes=1)
-of_competition = repository.get_tokens
-still_holds = repository.still_holds
+of_competition = worker_repository.get_tokens
+still_holds = worker_repository.still_holds
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,13 @@ def revoke(session: Session, competition: Competition, token_id: str, *, actor: 
 
     Raises NotFound.
     """
-    row = repository.locked_token(session, competition.id, token_id)
+    row = worker_repository.locked_token(session, competition.id, token_id)
     if row is None:
         raise NotFound(f"{competition.slug} has no worker token {token_id!r}")
     if row.revoked_at is not None:
         return 0
     row.revoked_at = now()
-    freed = leases.take_from(session, repository.worker_names(session, token_id), reason="its token was revoked")
+    freed = leases.take_from(session, worker_repository.worker_names(session, token_id), reason="its token was revoked")
     audit.record(session, actor, "worker_token.revoked", row, data={"name": row.name, "shards_given_back": freed})
     return freed
 
@@ -86,7 +86,7 @@ def find(session: Session, token: str) -> WorkerToken | None:
     """Return the row of a token that is valid now, with its competition; None for any other text."""
     if not token.startswith(PREFIX):
         return None
-    row = repository.token_by_hash(session, digest(token))
+    row = worker_repository.token_by_hash(session, digest(token))
     if (
         row is None
         or row.revoked_at is not None
@@ -103,4 +103,4 @@ def use_is_due(row: WorkerToken, at: datetime) -> bool:
 
 
 def note_use(session: Session, token_id: str) -> None:
-    repository.note_use(session, token_id, now())
+    worker_repository.note_use(session, token_id, now())

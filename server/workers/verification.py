@@ -16,14 +16,14 @@ from lethe.runtime.error_classes import OF_THE_MACHINE
 from server.audit import log as audit
 from server.config import Settings
 from server.db import Database, now
-from server.evaluations import leases, repository, service, verified_runs
+from server.evaluations import evaluation_repository, evaluations, leases, verified_runs
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, ShardKind
 from server.models.worker import WorkerToken
 from server.notifications import dispatch
 from server.storage import Storage
-from server.workers import repository as workers
+from server.workers import worker_repository
 
 NOT_COMPARED = ("wall_time_s", "cpu_time_s")
 MAX_CONTRADICTED = 3  # teams about whose submissions a token's failures or successes turned out false
@@ -91,11 +91,11 @@ class StoredCheck:
 def settle(database: Database, storage: Storage, settings: Settings, shard: ClaimedShard, made: StoredCheck) -> bool:
     """End a check, as its outputs say. Return False if the attempt is not current. Raises HostFault."""
     with database.read() as session:
-        claim = workers.checked_claim(session, shard.shard_id) if leases.is_current(session, shard) else None
+        claim = worker_repository.checked_claim(session, shard.shard_id) if leases.is_current(session, shard) else None
         if claim is None:
             return False
         split = session.get_one(Split, session.get_one(Evaluation, shard.evaluation_id).split_id)
-        tolerance = service.competition_config(session, split).workers.tolerance
+        tolerance = evaluations.competition_config(session, split).workers.tolerance
     here = rows(ShardOutputs.from_bytes(made.data), 0, shard.n_runs)
     claimed = ShardOutputs.from_bytes(storage.read_verified(claim.key, claim.sha256))
     difference = find_difference(
@@ -116,7 +116,9 @@ def settle(database: Database, storage: Storage, settings: Settings, shard: Clai
 
 
 def _confirm(session: Session, settings: Settings, shard: ClaimedShard, made: StoredCheck, token_id: str) -> bool:
-    token = workers.token_to_change(session, token_id)  # before the evaluation, as for every step of its workers
+    token = worker_repository.token_to_change(
+        session, token_id
+    )  # before the evaluation, as for every step of its workers
     closed = leases.close(
         session,
         shard,
@@ -131,8 +133,8 @@ def _confirm(session: Session, settings: Settings, shard: ClaimedShard, made: St
 
 
 def _drop(session: Session, shard: ClaimedShard, token_id: str, reason: str) -> bool:
-    token = workers.token_to_change(session, token_id)
-    repository.lock_evaluation(session, shard.evaluation_id)
+    token = worker_repository.token_to_change(session, token_id)
+    evaluation_repository.lock_evaluation(session, shard.evaluation_id)
     if not leases.is_current(session, shard):
         return False
     if reason:
@@ -148,11 +150,11 @@ def quarantine(session: Session, token: WorkerToken, *, reason: str) -> None:
         return
     token.quarantined_at = now()
     token.quarantine_reason = reason
-    leases.take_from(session, workers.worker_names(session, token.id), reason="its token was quarantined")
-    evaluations = workers.evaluations_with_results_of(session, token.id)
+    leases.take_from(session, worker_repository.worker_names(session, token.id), reason="its token was quarantined")
+    evaluations = worker_repository.evaluations_with_results_of(session, token.id)
     for evaluation_id in evaluations:
         verified_runs.take_back(session, evaluation_id, token_id=token.id, reason="its token was quarantined")
-    workers.forget_sample_answers(session, token.id)
+    worker_repository.forget_sample_answers(session, token.id)
     data = {"name": token.name, "evaluations": len(evaluations)}
     audit.record(session, None, "worker_token.quarantined", token, reason=reason, data=data)
     dispatch.notify(session, token.competition_id, "worker_token.quarantined", data | {"token": token.id})
@@ -164,16 +166,16 @@ def note_contradicted(session: Session, shard_id: int, *, outcome: str = "unconf
 
     outcome: what the untrusted workers said of it. One team proves nothing: its code may fail by chance.
     """
-    for token_id in workers.contradict(session, shard_id, outcome=outcome):
-        teams = workers.teams_contradicted(session, token_id)
+    for token_id in worker_repository.contradict(session, shard_id, outcome=outcome):
+        teams = worker_repository.teams_contradicted(session, token_id)
         if teams >= MAX_CONTRADICTED:
-            token = workers.token_to_change(session, token_id)
+            token = worker_repository.token_to_change(session, token_id)
             quarantine(session, token, reason=f"trusted workers contradict it about submissions of {teams} teams")
 
 
 def note_failed_check(session: Session, shard: ClaimedShard, failure: ShardFailure) -> None:
     """Remember the untrusted worker that said a run went well which failed on a trusted one."""
     if shard.kind is ShardKind.CHECK and failure.error_class not in OF_THE_MACHINE:
-        claim = workers.checked_claim(session, shard.shard_id)
+        claim = worker_repository.checked_claim(session, shard.shard_id)
         if claim is not None:
             note_contradicted(session, claim.shard_id, outcome="done")

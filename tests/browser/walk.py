@@ -9,20 +9,17 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
-from server.accounts import email_confirmation, password_reset, second_factor
-from server.accounts import service as accounts
+from server.accounts import accounts, email_confirmation, password_reset, second_factor
 from server.admin import competition_edits
 from server.api.benchmarks import BenchmarkIn
-from server.benchmarks import service as benchmarks
+from server.benchmarks import benchmarks
 from server.benchmarks.units import MethodRecord
-from server.competitions import participants, questions
-from server.competitions import service as competitions
+from server.competitions import competitions, participants, questions
 from server.deps import get_database
 from server.models.account import Account
-from server.rejudging import service
+from server.rejudging import rejudgings
 from server.rejudging.sets import Chosen
-from server.teams import joining
-from server.teams import service as teams
+from server.teams import joining, teams
 from server.web.competition_pages import STARTER_TOML
 from tests.server.benchmarks.conftest import request_body
 
@@ -176,7 +173,7 @@ def prepare() -> dict[str, str]:
         grace, ada, brisk = (accounts.find(session, name) for name in ("grace", "ada", "brisk-river"))
         competitions.create(session, STARTER_TOML.read_text().replace('"my-competition"', '"draft"'), organiser=grace)
         digits = competitions.get(session, "digits", account=grace)
-        made = service.start(
+        made = rejudgings.start(
             session,
             digits,
             visibility=Visibility.PUBLIC,

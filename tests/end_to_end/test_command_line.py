@@ -16,7 +16,7 @@ from server.models.evaluation import PublicScore
 from tests.end_to_end.conftest import Instance, wait_for_end, wait_until
 from tests.faults import forked
 
-TAKES_AT_MOST_S = 300.0
+MAX_DURATION_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def lethe(instance: Instance, folder: Path) -> Command:
         log, errors = written
         there = environment | variables
         command = forked.start("lethe", module, words, environment=there, log=log, errors=errors, folder=cwd)
-        ended = command.wait(TAKES_AT_MOST_S)
+        ended = command.wait(MAX_DURATION_S)
         command.kill()
         assert ended, f"{module} {shlex.join(words)} does not end"
         return Done(command.exit_status, *(file.read_text() for file in written))

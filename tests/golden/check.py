@@ -25,7 +25,7 @@ from tests.golden.golden_set import Arrays, GoldenSet
 from tests.golden.sets import SETS
 
 FLOAT32_TOLERANCE = (2e-5, 2e-6)
-MOST_OF_LARGEST = 5e-4  # of atol, so that it does not swallow arrays of tiny values
+MAX_RELATIVE_ATOL = 5e-4  # of atol, so that it does not swallow arrays of tiny values
 FLOAT64_TOLERANCE = (1e-12, 1e-12)
 P_VALUE_TOLERANCE = (1e-12, 0.0)
 UNITS_IN_THE_LAST_PLACE = 16  # what another processor may do to a value that was equal to the bit on one
@@ -119,7 +119,7 @@ def _tolerance(golden: GoldenSet, value_name: str, expected: npt.NDArray[Any]) -
     if value_name not in golden.float32:
         return FLOAT64_TOLERANCE
     rtol, atol = FLOAT32_TOLERANCE
-    return rtol, min(atol, MOST_OF_LARGEST * float(np.nanmax(np.abs(expected), initial=0.0)))
+    return rtol, min(atol, MAX_RELATIVE_ATOL * float(np.nanmax(np.abs(expected), initial=0.0)))
 
 
 def _compare_value(

@@ -16,8 +16,7 @@ from fastapi.routing import iter_route_contexts
 from benchmarks.web.client import Answer, Connection
 from benchmarks.web.measure import session_cookie
 from benchmarks.web.seed import Seeded, seed
-from server.accounts import service as accounts
-from server.accounts import tokens
+from server.accounts import accounts, tokens
 from server.db import Database
 from server.main import create_app
 from server.models.account import Role

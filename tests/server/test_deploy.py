@@ -19,8 +19,8 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from server.config import Settings
 from server.prometheus import http
-from server.prometheus.repository import Figures
-from server.prometheus.service import _Instance, _Process
+from server.prometheus.exposition import _Instance, _Process
+from server.prometheus.figures_repository import Figures
 from tests.support.instance import Instance
 from worker.host import prometheus as of_workers
 

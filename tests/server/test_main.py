@@ -233,7 +233,7 @@ def test_unexpected_error_tells_nothing_but_its_id(
     def explode(*_args: object, **_values: object) -> None:
         raise error
 
-    monkeypatch.setattr("server.competitions.service.list_visible", explode)
+    monkeypatch.setattr("server.competitions.competitions.list_visible", explode)
     with caplog.at_level(logging.ERROR):
         answer = server.client.get("/api/v1/competitions")
         # What answers last raises it again, for the traceback of whatever runs the application.

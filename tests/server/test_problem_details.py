@@ -9,7 +9,7 @@ from sqlalchemy.orm.exc import StaleDataError
 
 from lethe.client.api import ApiError
 from lethe.competition.file import parse_competition
-from lethe.errors import MOST_NAMED, InvalidCompetitionFile
+from lethe.errors import MAX_NAMED, InvalidCompetitionFile
 from server.deps import get_database
 from tests.support.instance import Instance, competition_toml
 
@@ -61,7 +61,7 @@ def test_any_number_of_wrong_values_makes_a_short_answer(server: Instance) -> No
     ]
     for ask in asked:
         problem = ask().json()
-        assert len(problem["errors"]) == MOST_NAMED
+        assert len(problem["errors"]) == MAX_NAMED
         assert re.search(r"[25]0\d\d wrong values, of which the first 100 are named$", problem["detail"])
     with pytest.raises(InvalidCompetitionFile, match=r"and 4900 more$"):
         parse_competition(competition_toml(extra=wrong), source="x.toml")
@@ -76,7 +76,7 @@ def fail_with(monkeypatch: pytest.MonkeyPatch, failure: str | Exception) -> None
         with get_database().write() as session:
             session.execute(text(failure))
 
-    monkeypatch.setattr("server.competitions.service.list_visible", fail)
+    monkeypatch.setattr("server.competitions.competitions.list_visible", fail)
 
 
 @pytest.mark.parametrize(

@@ -11,21 +11,21 @@ from benchmarks.platform.claims import competition_file
 from lethe.competition.visibility import Visibility
 from server.audit import log as audit
 from server.audit.log import EventFilter
-from server.dashboard import service as dashboard
+from server.dashboard import dashboard
 from server.db import Database, now
 from server.evaluations import lease_reaper, leases
 from server.finals import scheduler
-from server.leaderboard import service as boards
+from server.leaderboard import boards
 from server.migrate import upgrade
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.registry import metadata
-from server.prometheus import repository as metrics
-from server.submissions import service as submissions
+from server.prometheus import figures_repository
+from server.submissions import submissions
 from server.submissions import views as submission_views
 from server.submissions.list_filter import Show
-from server.teams import service as teams
-from server.workers import repository as workers
+from server.teams import teams
+from server.workers import worker_repository
 from tests.support.postgres import PostgresServer
 
 
@@ -162,7 +162,7 @@ ACTS: dict[str, Callable[[Session], object]] = {
     "the chart over time": lambda s: boards.scores_over_time(s, competition(s), ["t1-1", "t1-2"]),
     "a claim": lambda s: leases.claim(s, worker="w", lease_s=60),
     "an untrusted claim": lambda s: leases.claim(s, worker="t/w", lease_s=60, token_id="t"),
-    "what a token's workers gave": lambda s: workers.evaluations_with_results_of(s, "0123456789abcdef"),
+    "what a token's workers gave": lambda s: worker_repository.evaluations_with_results_of(s, "0123456789abcdef"),
     "a sweep": lambda s: lease_reaper.sweep(s, now(), max_attempts=3, lease_s=60),
     "the clock": lambda s: scheduler.tick(s, now()),
     "my submissions": lambda s: submission_views.view(s, submissions.list_own(s, competition(s), account(s))),
@@ -175,7 +175,7 @@ ACTS: dict[str, Callable[[Session], object]] = {
     "who did what in it": lambda s: audit.events(s, EventFilter(competition_id="c1", actor="person-3")),
     "what happened to one thing": lambda s: audit.events(s, EventFilter(subject="u17")),
     "an act anywhere": lambda s: audit.events(s, EventFilter(action="competition.closed")),
-    "the figures for Prometheus": lambda s: metrics.figures(s, workers_seen_within_s=60.0),
+    "the figures for Prometheus": lambda s: figures_repository.figures(s, workers_seen_within_s=60.0),
 }
 
 

@@ -16,7 +16,7 @@ from lethe.competition.visibility import Visibility
 from server.accounts import sessions
 from server.config import get_settings
 from server.db import now
-from server.metric_results.service import hash_parameters
+from server.metric_results.metric_results import hash_parameters
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionState, Team
 from server.models.evaluation import Evaluation, PrivateScore

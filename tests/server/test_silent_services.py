@@ -12,8 +12,8 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 
 from server import db
-from server.accounts import service as accounts
-from server.competitions import service as competitions
+from server.accounts import accounts
+from server.competitions import competitions
 from server.db import Database
 from server.models.account import Role
 from server.models.competition import CompetitionState

@@ -15,7 +15,7 @@ from server.archives.importer import Brought, read
 from server.config import Settings
 from server.db import Database
 from server.evaluations.kept_weights import weights_key
-from server.metric_results.service import hash_parameters
+from server.metric_results.metric_results import hash_parameters
 from server.models.account import Role
 from server.models.evaluation import Evaluation, PrivateScore, RunLog, Shard, ShardAttempt
 from server.models.leak_budget import Disclosure

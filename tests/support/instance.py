@@ -18,14 +18,12 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from server import cost_cache, queue
-from server.accounts import passwords, rate_limit, tokens
-from server.accounts import service as accounts
-from server.competitions import service as competitions
+from server.accounts import accounts, passwords, rate_limit, tokens
+from server.competitions import competitions
 from server.config import get_settings
 from server.db import Database, now
 from server.deps import get_database
-from server.evaluations import repository as evaluation_repository
-from server.evaluations import service as evaluations
+from server.evaluations import evaluation_repository, evaluations
 from server.finals import scheduler
 from server.leaderboard import summaries
 from server.main import create_app

@@ -2,8 +2,8 @@
 
 from sqlalchemy import select
 
-from server.metric_results import service
-from server.metric_results.service import ComputedMetric
+from server.metric_results import metric_results
+from server.metric_results.metric_results import ComputedMetric
 from server.models.competition import Competition
 from server.models.evaluation import Evaluation
 from tests.support.instance import GOOD_CODE, Instance
@@ -28,4 +28,6 @@ def compute(server: Instance, submission: str, value: float = 0.123456) -> None:
     with server.database.write() as session:
         evaluation = session.scalars(select(Evaluation).where(Evaluation.submission_id == submission)).one()
         computed = ComputedMetric(metric_version=1, value=value, oracle=0.0123456, original=0.3, table={"n": 1})
-        service.record(session, {each.row_id: computed for each in service.waiting(session, evaluation.id)})
+        metric_results.record(
+            session, {each.row_id: computed for each in metric_results.waiting(session, evaluation.id)}
+        )

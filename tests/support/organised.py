@@ -3,7 +3,7 @@
 from lethe.competition.visibility import Visibility
 from server.audit import log as audit
 from server.audit.log import EventFilter
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.models.competition import Competition
 from server.models.submission import Submission
 from tests.support.instance import Instance

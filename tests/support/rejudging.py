@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from server.evaluations import service as evaluations
+from server.evaluations import evaluations
 from server.models.evaluation import Evaluation, EvaluationState
 from server.models.submission import Fault
 from server.scoring import scores

@@ -7,8 +7,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from server.db import new_id, now
-from server.evaluations.service import SCORER_VERSION
-from server.metric_results.service import hash_parameters
+from server.evaluations.evaluations import SCORER_VERSION
+from server.metric_results.metric_results import hash_parameters
 from server.models.account import Account
 from server.models.competition import Competition, Membership, Split, Team
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import select
 
 from lethe.competition.visibility import Visibility
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.db import now
 from server.evaluations import parts
 from server.models.account import Account

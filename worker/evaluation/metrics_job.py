@@ -24,10 +24,10 @@ from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import Inputs, InvalidMetricInput, MetricEvaluation, evaluate
 from lethe.metrics.core.result import MetricResult
-from server.evaluations import repository as evaluation_repository
+from server.evaluations import evaluation_repository
 from server.evaluations.kept_weights import weights_key
-from server.metric_results import service
-from server.metric_results.service import ComputedMetric, WaitingMetric
+from server.metric_results import metric_results
+from server.metric_results.metric_results import ComputedMetric, WaitingMetric
 from server.models.evaluation import Shard, ShardKind, ShardState
 from server.storage import DamagedFile
 from worker.context import WorkerContext
@@ -98,14 +98,14 @@ def compute_metrics(context: WorkerContext, evaluation_id: str) -> int:
     do not wait for one that takes more memory than there is.
     """
     with context.database.read() as session:
-        asked = service.waiting(session, evaluation_id)
+        asked = metric_results.waiting(session, evaluation_id)
         if not asked:
             return 0
         work = _work(session, evaluation_id)
 
     def keep() -> bool:
         with context.database.write() as session:
-            service.keep(session, evaluation_id)
+            metric_results.keep(session, evaluation_id)
         return True
 
     keep()
@@ -185,18 +185,18 @@ def _given_up(asked: WaitingMetric) -> ComputedMetric:
 def _attempt(context: WorkerContext, metrics: Sequence[WaitingMetric]) -> Iterator[None]:
     """Count an attempt at metrics, which stays counted only if it never comes to an end here."""
     with context.database.write() as session:
-        service.begin(session, metrics)
+        metric_results.begin(session, metrics)
     try:
         yield
     except Exception:
         with context.database.write() as session:
-            service.take_back(session, metrics)
+            metric_results.take_back(session, metrics)
         raise
 
 
 def _record(context: WorkerContext, found: dict[int, ComputedMetric]) -> None:
     with context.database.write() as session:
-        service.record(session, found)
+        metric_results.record(session, found)
 
 
 def _computed(inputs: Inputs, asked: WaitingMetric, work: ScoringWork) -> ComputedMetric:

@@ -19,7 +19,7 @@ from server.config import Settings
 from server.db import Database
 from server.disclosure.gate import show_score
 from server.errors import Conflict
-from server.evaluations import lease_repository, repository
+from server.evaluations import evaluation_repository, lease_repository
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure, claimed_shard
 from server.models.evaluation import PrivateScore, PublicScore, Shard, ShardKind
 from server.storage import Storage
@@ -112,7 +112,7 @@ def not_repeated(run: int, error_class: str, message: str) -> str:
 def stored_score(database: Database, submission_id: str, visibility: Visibility) -> Stored:
     """Return what a submission was scored with on one split. Raises NotFound, or Conflict if there is no score."""
     with database.read() as session:
-        known = repository.get_evaluations(session, [submission_id], visibility=visibility.value)
+        known = evaluation_repository.get_evaluations(session, [submission_id], visibility=visibility.value)
         evaluation = next((one for one in known if one.is_current), None)
         if evaluation is None:
             raise NotFound(f"Submission {submission_id!r} was not evaluated on the {visibility} split here")
@@ -125,7 +125,11 @@ def stored_score(database: Database, submission_id: str, visibility: Visibility)
                 f"Submission {submission_id} is {evaluation.state} on the {visibility} split; it has no score"
             )
         found, submission, split, competition = lease_repository.context(session, evaluation.id)
-        runs = [shard for shard in repository.get_shards(session, [found.id]) if shard.kind == ShardKind.RUNS.value]
+        runs = [
+            shard
+            for shard in evaluation_repository.get_shards(session, [found.id])
+            if shard.kind == ShardKind.RUNS.value
+        ]
 
         def given(shard: Shard) -> tuple[ClaimedShard, str, str]:
             claimed = claimed_shard(shard, found, submission, split, competition)

@@ -39,7 +39,7 @@ from server.competitions.model_shard_leases import ShardWork
 from server.competitions.preparation_turns import PreparationTurns
 from server.competitions.split_leases import PreparedSplit, SplitWork
 from server.config import Settings
-from server.datasets import service
+from server.datasets import datasets
 from server.datasets.upload import archive_limits
 from server.parsing.client import run_on_file
 from server.storage import dataset_key, split_key
@@ -139,7 +139,7 @@ def uploaded_datasets(context: WorkerContext, competition: CompetitionFile) -> I
     Raises InvalidCompetitionFile if there is none for it, or HostFault if storage gives another file.
     """
     with context.database.read() as session:
-        dataset = service.find_for_competition(session, competition)
+        dataset = datasets.find_for_competition(session, competition)
     if dataset is None:
         yield {}
         return

@@ -24,9 +24,9 @@ from server.config import Settings
 from worker.evaluation.run_policy import run_policy
 
 log = structlog.get_logger()
-TRIES, MOST_OF_OTHERS = 2, 0.25  # at a first measurement; of the machine's processors, what others may use meanwhile
+TRIES, MAX_OTHER_USE = 2, 0.25  # at a first measurement; of the machine's processors, what others may use meanwhile
 REPEATS = 3  # of which the least counts: other work on the machine only ever adds
-LONGEST_S = 30.0  # of a retraining that is longer, some epochs are measured
+MAX_S = 30.0  # of a retraining that is longer, some epochs are measured
 GUARD_S = 600.0
 FAR_QUICKER = 4.0  # times as quick as the plain loop: then that loop in the sandbox is not the fastest either
 DOUBTFUL = (
@@ -154,7 +154,7 @@ def _undisturbed(
         load, spent_s = _Load(os.cpu_count() or 1), measurement.spent_s
         found.append(_measured(measurement, competition, manifest))
         others = load.of_others(measurement.spent_s - spent_s)
-        if others <= MOST_OF_OTHERS:
+        if others <= MAX_OTHER_USE:
             return found[-1]
         least = min(least, others)
         log.warning("retraining measured beside other work", competition=competition.slug, others=round(others, 2))
@@ -186,13 +186,13 @@ def _busy_s() -> float:
 
 def _measured(measurement: _Measurement, competition: CompetitionFile, manifest: Manifest) -> RetrainingCost:
     recipe, time_s = competition.training, manifest.retraining_time_s
-    epochs = max(1, min(recipe.epochs, round(recipe.epochs * LONGEST_S / max(time_s, 1e-9))))
+    epochs = max(1, min(recipe.epochs, round(recipe.epochs * MAX_S / max(time_s, 1e-9))))
     start_s = measurement.cpu_s("nothing", {"submission.py": NOTHING}, repeats=REPEATS)
     fastest_s, plain_s = manifest.fastest_retraining_s, manifest.plain_retraining_cpu_s
     if fastest_s is not None and plain_s is not None and FAR_QUICKER * fastest_s <= plain_s:
         return RetrainingCost(time_s, fastest_s, round(start_s, 4))
     files = {"submission.py": RETRAINING, "recipe.json": recipe_as_json(recipe, epochs=epochs)}
-    whole_s = measurement.cpu_s("retraining", files, repeats=REPEATS if time_s < LONGEST_S / 10 else 1)
+    whole_s = measurement.cpu_s("retraining", files, repeats=REPEATS if time_s < MAX_S / 10 else 1)
     cpu_s = max(whole_s - start_s, 1e-3) * recipe.epochs / epochs
     if fastest_s is not None:
         cpu_s = min(cpu_s, fastest_s)

@@ -21,7 +21,7 @@ from kit.scoring.explanation import explain, score_parts
 from kit.scoring.score import ModelOutputs, score
 
 DATA = Path(__file__).parent.parent / "data"
-FEWEST = 4  # models on each side below which nothing can be said
+MIN_MODELS = 4  # models on each side below which nothing can be said
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Estimate:
             f"accuracy: {self.retain_accuracy:.3f} on retain, {self.validation_accuracy:.3f} on validation",
         ]
         if self.score is None:
-            lines.append(f"no score: it needs at least {FEWEST} runs")
+            lines.append(f"no score: it needs at least {MIN_MODELS} runs")
         else:
             lines.append(f"ESTIMATE of the score on the public sample: {self.score:.4f}")
             lines.append("(few models, other pictures, validation for the hidden test set: it only shows a direction)")
@@ -84,7 +84,7 @@ def _score(confidences, retain, validation, about):
     """Return the score and what it is made of, beside exact retraining and fine-tuning; None twice of too few runs."""
     retrained = read_outputs("retrained_outputs")
     n = min(len(confidences), len(retrained.confidences))
-    if n < FEWEST:
+    if n < MIN_MODELS:
         return None, None
     first = part(retrained, 0, n)
 

@@ -16,8 +16,8 @@ from lethe.data.forget_sets import DIFFICULTY
 from lethe.text_files import read_text
 from lethe.visible_files import visible_files
 
-LONGEST_PERSON = 1024  # bytes; NumPy takes four for a character
-MOST_IMAGES = 10_000_000  # labels and persons are held in memory
+MAX_PERSON_BYTES = 1024  # bytes; NumPy takes four for a character
+MAX_IMAGES = 10_000_000  # labels and persons are held in memory
 
 
 class NumpyOptions(Options):
@@ -43,8 +43,8 @@ def open_numpy(options: Mapping[str, Any]) -> ImageDataset:
         raise InvalidDataset("labels.npy is empty")
     if len(images) != len(labels):
         raise InvalidDataset(f"labels has {len(labels)} entries for {len(images)} images")
-    if len(labels) > MOST_IMAGES:
-        raise InvalidDataset(f"labels.npy has {len(labels)} labels; at most {MOST_IMAGES} are read")
+    if len(labels) > MAX_IMAGES:
+        raise InvalidDataset(f"labels.npy has {len(labels)} labels; at most {MAX_IMAGES} are read")
     persons_path, test_path = parsed.root / "persons.npy", parsed.root / "is_test.npy"
     difficulty_path = parsed.root / f"{DIFFICULTY}.npy"
     return ImageDataset(
@@ -76,8 +76,8 @@ def channels_first(images: NDArray[Any]) -> NDArray[np.uint8]:
 
 def _persons(path: Path, n_images: int) -> list[str]:
     persons = _load(path, "person of each picture")
-    if persons.shape != (n_images,) or persons.dtype.itemsize > LONGEST_PERSON:
-        allowed = f"[{n_images}] integers, or texts of at most {LONGEST_PERSON // 4} characters"
+    if persons.shape != (n_images,) or persons.dtype.itemsize > MAX_PERSON_BYTES:
+        allowed = f"[{n_images}] integers, or texts of at most {MAX_PERSON_BYTES // 4} characters"
         raise InvalidDataset(f"persons.npy must hold {allowed}, holds {persons.dtype} {list(persons.shape)}")
     names: list[str] = persons.astype(str).tolist()
     return names

@@ -14,9 +14,9 @@ from lethe.data.datasets.image_dataset import Adapter, ImageDataset, Options, ow
 from lethe.data.datasets.image_files import need, number_names
 from lethe.data.errors import InvalidDataset
 
-MOST_BYTES = 256 * 2**20  # of a file, which is read at once
-MOST_FEATURES = 10_000  # columns, a column of words counting once for each word
-MOST_WORDS = 1_000  # different ones in a column
+MAX_BYTES = 256 * 2**20  # of a file, which is read at once
+MAX_FEATURES = 10_000  # columns, a column of words counting once for each word
+MAX_WORDS = 1_000  # different ones in a column
 NAME = r"(?i)^[A-Za-z0-9_][A-Za-z0-9_. -]*\.(csv|tsv|npz)$"
 
 Features = NDArray[np.float32]
@@ -52,8 +52,8 @@ def open_table(options: Mapping[str, Any]) -> ImageDataset:
         persons = own_person_each(len(labels))
     else:
         path = need(Path(str(parsed.root)) / str(parsed.file), "a table, .csv or .npz")
-        if path.stat().st_size > MOST_BYTES:
-            raise InvalidDataset(f"{path} has {path.stat().st_size:,} bytes; at most {MOST_BYTES:,} are read")
+        if path.stat().st_size > MAX_BYTES:
+            raise InvalidDataset(f"{path} has {path.stat().st_size:,} bytes; at most {MAX_BYTES:,} are read")
         features, labels, names, persons = _of_npz(path) if path.suffix.lower() == ".npz" else _of_csv(path, parsed)
     scale, shift = _standard(features) if parsed.standardise else (1.0, 0.0)
     return ImageDataset(
@@ -95,9 +95,9 @@ def _of_npz(path: Path) -> tuple[Features, NDArray[np.int64], tuple[str, ...], N
     labels = arrays["labels"].astype(np.int64)
     persons = number_names(arrays["persons"].astype(str).tolist()) if "persons" in arrays else None
     n_classes = int(labels.max()) + 1 if len(labels) else 0
-    names = tuple(map(str, range(min(n_classes, MOST_WORDS))))
-    if n_classes > MOST_WORDS:
-        raise InvalidDataset(f"{path}: labels name {n_classes} classes; at most {MOST_WORDS} are allowed")
+    names = tuple(map(str, range(min(n_classes, MAX_WORDS))))
+    if n_classes > MAX_WORDS:
+        raise InvalidDataset(f"{path}: labels name {n_classes} classes; at most {MAX_WORDS} are allowed")
     features = _checked(path, arrays["features"])
     return features, labels, names, own_person_each(len(labels)) if persons is None else persons
 
@@ -109,8 +109,8 @@ def _check_unpacked(path: Path) -> None:
             size = sum(entry.file_size for entry in archive.infolist())
     except (OSError, zipfile.BadZipFile) as error:
         raise InvalidDataset(f"{path} cannot be read as .npz: {error}") from error
-    if size > MOST_BYTES:
-        raise InvalidDataset(f"{path} unpacks to {size:,} bytes; at most {MOST_BYTES:,} are read")
+    if size > MAX_BYTES:
+        raise InvalidDataset(f"{path} unpacks to {size:,} bytes; at most {MAX_BYTES:,} are read")
 
 
 def _of_csv(
@@ -122,8 +122,8 @@ def _of_csv(
             raise InvalidDataset(f"{path} has no column {name!r}; it has {', '.join(list(columns)[:30])}")
     labels = columns.pop(options.label)
     names = _sorted_words(labels)
-    if len(names) > MOST_WORDS:
-        raise InvalidDataset(f"{path}: column {options.label!r} has {len(names)} classes; at most {MOST_WORDS}")
+    if len(names) > MAX_WORDS:
+        raise InvalidDataset(f"{path}: column {options.label!r} has {len(names)} classes; at most {MAX_WORDS}")
     place = {name: number for number, name in enumerate(names)}
     persons = number_names(columns[options.person]) if options.person else own_person_each(len(labels))
     features = {
@@ -155,9 +155,9 @@ def _feature(path: Path, name: str, values: Sequence[str]) -> NDArray[np.float64
         return np.array([float(value) for value in values])[:, None]
     except ValueError:
         words = _sorted_words(values)
-    if len(words) > MOST_WORDS:
+    if len(words) > MAX_WORDS:
         raise InvalidDataset(
-            f"{path}: column {name!r} has {len(words)} different words; at most {MOST_WORDS} become features: name it "
+            f"{path}: column {name!r} has {len(words)} different words; at most {MAX_WORDS} become features: name it "
             "in dataset.options.leave_out"
         )
     is_word: NDArray[np.bool_] = np.array(values)[:, None] == np.array(words)
@@ -174,8 +174,8 @@ def _sorted_words(values: Sequence[str]) -> list[str]:
 
 
 def _checked(path: Path, features: NDArray[Any]) -> Features:
-    if features.shape[1] > MOST_FEATURES:
-        raise InvalidDataset(f"{path} gives {features.shape[1]} features; at most {MOST_FEATURES} are allowed")
+    if features.shape[1] > MAX_FEATURES:
+        raise InvalidDataset(f"{path} gives {features.shape[1]} features; at most {MAX_FEATURES} are allowed")
     with np.errstate(over="ignore"):
         found: Features = features.astype(np.float32)
     if not np.isfinite(found).all():

@@ -56,7 +56,7 @@ def balanced_accuracy(forgotten: Float64, unseen: Float64) -> float:
     return float(0.5 * (hits + rejections))
 
 
-SMALLEST_DEVIATION = 1e-30  # added to every standard deviation, as the program of Carlini et al. 2022 does
+MIN_DEVIATION = 1e-30  # added to every standard deviation, as the program of Carlini et al. 2022 does
 _LOG_SCALE = 0.5 * np.log(2.0 * np.pi)
 _LOSS_OF_DIGITS = 1e-8  # below this share of the squares, what is left is computed from the values
 
@@ -93,7 +93,7 @@ def normal_log_densities(targets: Float64, target_groups: Int64, values: Float64
                 kept = values[groups != group]
                 means[group] = kept[0] if kept.max() == kept.min() else kept.mean()
                 rest = ((kept - means[group]) ** 2).sum()
-        deviations[group] = np.sqrt(rest / left) + SMALLEST_DEVIATION
+        deviations[group] = np.sqrt(rest / left) + MIN_DEVIATION
     densities = np.empty(targets.size)
     for i in range(targets.size):
         deviation = deviations[target_groups[i]]

@@ -18,7 +18,7 @@ from lethe.metrics.attacks.softmax_attack import drawn_rows, held_out
 from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.registry import Feature
 
-LEAST_LEAF = 4
+MIN_LEAF = 4
 PENALTY = 1.0
 
 
@@ -72,7 +72,7 @@ def _accuracy(train: Float64, held: Float64, *, trees: int, depth: int, learning
         max_depth=depth,
         learning_rate=learning_rate,
         l2_regularization=PENALTY,
-        min_samples_leaf=LEAST_LEAF,
+        min_samples_leaf=MIN_LEAF,
         max_leaf_nodes=None,
         early_stopping=False,
         random_state=0,

@@ -13,8 +13,8 @@ from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.processors import in_threads
 
 CONVERGED = 1e-10
-LARGEST_STEPS = 100
-LARGEST_BATCH = 2**22  # numbers fitted at once: 32 MiB
+MAX_STEPS = 100
+MAX_BATCH = 2**22  # numbers fitted at once: 32 MiB
 
 
 def softmax_attack_percent(
@@ -35,7 +35,7 @@ def softmax_attack_percent(
     a, b = members, others
     size = min(a.shape[1], b.shape[1])
     n_held = held_out(size, test_share)
-    at_once = max(1, LARGEST_BATCH // (2 * size * a.shape[2]))
+    at_once = max(1, MAX_BATCH // (2 * size * a.shape[2]))
     result = np.empty(a.shape[0], np.float64)
     for start in range(0, a.shape[0], at_once):
         runs = range(start, min(start + at_once, a.shape[0]))
@@ -102,7 +102,7 @@ def _fit(features: Float64, labels: Float64, ridge: float) -> Float64:
     weights, start, step = np.zeros(size), np.zeros(size), np.zeros(size)
     row = np.ones(size)
     descent, fraction, first = 0.0, 1.0, True
-    for _ in range(LARGEST_STEPS):
+    for _ in range(MAX_STEPS):
         gradient = ridge * weights
         gradient[n_features] = 0.0
         hessian = np.zeros((size, size))

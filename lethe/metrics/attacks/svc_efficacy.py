@@ -60,7 +60,7 @@ def shadow_part(features: Float64, n_rows: int, *, seed: int) -> Float64:
     return np.asarray(ordered[np.sort(chosen)])
 
 
-SMALLEST = 1e-30  # the logarithm of a smaller probability is that of this one
+MIN_PROBABILITY = 1e-30  # the logarithm of a smaller probability is that of this one
 
 
 def confidence(probabilities: Float64, labels: Int64) -> Float64:
@@ -104,12 +104,12 @@ def modified_entropy_published(probabilities: Float64, labels: Int64) -> Float64
     weights = probabilities.copy()
     present = np.unique(labels)
     weights[:, present] = 1 - probabilities[:, present]
-    logarithms = np.log(np.where(probabilities > 0, probabilities, SMALLEST))  # here only 0 is replaced
+    logarithms = np.log(np.where(probabilities > 0, probabilities, MIN_PROBABILITY))  # here only 0 is replaced
     return np.asarray(-(weights * logarithms).sum(axis=1), dtype=np.float64)
 
 
 def _negative_log(probabilities: Float64) -> Float64:
-    return np.asarray(-np.log(np.maximum(probabilities, SMALLEST)))
+    return np.asarray(-np.log(np.maximum(probabilities, MIN_PROBABILITY)))
 
 
 FeatureName = Literal["correctness", "confidence", "entropy", "m_entropy", "m_entropy_published", "prob"]

@@ -13,7 +13,7 @@ from lethe.metrics.core.registry import Direction, Metric, Parameters, both_side
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.core.run_order import drawn_order
 
-FEWEST_MODELS = 4  # two to choose by and two to judge
+MIN_MODELS = 4  # two to choose by and two to judge
 
 
 class BoundParameters(Parameters):

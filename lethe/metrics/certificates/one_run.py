@@ -15,8 +15,8 @@ from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Resampling
 from lethe.metrics.core.result import MetricResult
 
-LEAST_NOISE, MOST_NOISE = 1e-3, 1e3
-MOST_EPSILON = 1e3
+MIN_NOISE, MAX_NOISE = 1e-3, 1e3
+MAX_EPSILON = 1e3
 
 
 class OneRunParameters(Parameters):
@@ -42,10 +42,10 @@ def gaussian_epsilon(noise: float, delta: float) -> float:
     if gaussian_delta(0.0, noise) <= delta:
         return 0.0
     high = 1.0
-    while gaussian_delta(high, noise) > delta and high < MOST_EPSILON:
+    while gaussian_delta(high, noise) > delta and high < MAX_EPSILON:
         high *= 2.0
-    if high >= MOST_EPSILON:
-        return MOST_EPSILON
+    if high >= MAX_EPSILON:
+        return MAX_EPSILON
     return float(brentq(lambda epsilon: gaussian_delta(epsilon, noise) - delta, 0.0, high, xtol=1e-10))
 
 
@@ -101,7 +101,7 @@ def epsilon_f_dp(
             alphabet=alphabet,
         )
 
-    low, high = np.log(LEAST_NOISE), np.log(MOST_NOISE)
+    low, high = np.log(MIN_NOISE), np.log(MAX_NOISE)
     if not rejects(high):
         return 0.0
     for _ in range(60):

@@ -14,7 +14,7 @@ Int64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
 SHARE = Limits("within [0, 1]", 0.0, 1.0)
-FEWEST_CLASSES = 2
+MIN_CLASSES = 2
 PROBABILITY_TOLERANCE = 1e-3  # what float16 storage and a sum over 1000 classes leave
 
 
@@ -90,8 +90,8 @@ def require_within(
 def require_probabilities(array: npt.NDArray[Any], *, name: str, side: str | None) -> None:
     """Raise InvalidMetricInput for a sum over classes, the last of three axes, away from 1 by more than 0.001."""
     whose = f"{side} {name}".removeprefix("None ")
-    if array.shape[2] < FEWEST_CLASSES:
-        raise InvalidMetricInput(f"{whose} need at least {FEWEST_CLASSES} classes, not {array.shape[2]}", side=side)
+    if array.shape[2] < MIN_CLASSES:
+        raise InvalidMetricInput(f"{whose} need at least {MIN_CLASSES} classes, not {array.shape[2]}", side=side)
     sums = array.sum(axis=2, dtype=np.float64)
     wrong = np.abs(sums - 1.0) > PROBABILITY_TOLERANCE
     if wrong.any():
@@ -115,7 +115,7 @@ def require_no_probabilities(array: npt.NDArray[Any], *, name: str, side: str | 
 
 
 def _are_probabilities(rows: npt.NDArray[Any]) -> bool:
-    if rows.shape[-1] < FEWEST_CLASSES or rows.min() < 0.0 or rows.max() > 1.0:
+    if rows.shape[-1] < MIN_CLASSES or rows.min() < 0.0 or rows.max() > 1.0:
         return False
     return bool(np.abs(rows.sum(axis=-1, dtype=np.float64) - 1.0).max() <= PROBABILITY_TOLERANCE)
 

@@ -132,7 +132,7 @@ def _size_warnings(sizes: Mapping[Side, int | None]) -> Iterator[str]:
 Array = NDArray[np.float64]
 SPREAD_RATIO = 8.0  # unlearned models spread wider or closer than retrained ones, yet not by so much
 NEAR_ZERO = 0.01  # logits that come so near to 0 lie on both sides of it
-FEWEST = 20  # values; of fewer nothing is said
+MIN_VALUES = 20  # values; of fewer nothing is said
 
 
 def scale_warnings(unlearned: Array, retrained: Array) -> list[str]:
@@ -148,7 +148,7 @@ def scale_warnings(unlearned: Array, retrained: Array) -> list[str]:
             f"the {name} confidences look like {kind}: the score needs logits, log(p / (1 - p))"
             for name, kind in odd.items()
         ]
-    spreads = {name: _spread(values) for name, values in sides.items() if values.size >= FEWEST}
+    spreads = {name: _spread(values) for name, values in sides.items() if values.size >= MIN_VALUES}
     if len(spreads) < len(sides):
         return []
     low, high = sorted(spreads, key=lambda name: spreads[name])
@@ -161,7 +161,7 @@ def scale_warnings(unlearned: Array, retrained: Array) -> list[str]:
 def _kind(values: Array) -> str | None:
     """Return what the values look like where that is not logits."""
     finite = values[np.isfinite(values)]
-    if finite.size < FEWEST or np.ptp(finite) == 0:
+    if finite.size < MIN_VALUES or np.ptp(finite) == 0:
         return None
     if finite.min() >= 0 and finite.max() <= 1:
         return "probabilities"

@@ -11,7 +11,7 @@ import numpy as np
 
 from lethe.metrics.core.arrays import Float64, Int64
 
-FEWEST_MODELS = 4
+MIN_MODELS = 4
 NORMAL_QUANTILE_95 = 1.959963984540054
 Interval = tuple[float, float]
 
@@ -43,7 +43,7 @@ def interval_of_runs(
 ) -> Interval | None:
     """Return the interval of a mean over runs; None below 4 runs. NaN runs are left out, as in the mean."""
     known = per_run[~np.isnan(per_run)]
-    if known.size < FEWEST_MODELS:
+    if known.size < MIN_MODELS:
         return None
     kept = kept_models(known.size, n_resamples=n_resamples, seed=seed)
     replicates = np.array([known[rows].mean() for rows in kept])
@@ -66,7 +66,7 @@ def interval_of_models(
     same positions are kept on all sides, which must be of equal size.
     None if a side has fewer than 4 models.
     """
-    if not sizes or min(sizes) < FEWEST_MODELS:
+    if not sizes or min(sizes) < MIN_MODELS:
         return None
     draws = zip(
         *(

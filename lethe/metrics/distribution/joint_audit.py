@@ -17,7 +17,7 @@ from lethe.metrics.core.result import MetricResult
 from lethe.metrics.core.run_order import drawn_order
 
 INVERSE_PENALTY = 0.01
-SMALLEST_CURVE_SIZE, DRAWS_PER_SIZE = 8, 3
+MIN_CURVE_SIZE, DRAWS_PER_SIZE = 8, 3
 
 
 class JointAuditParameters(Parameters):
@@ -158,7 +158,7 @@ def fitted(rows: Float64, labels: Int64, *, penalty: float) -> tuple[Float64, fl
 
 def _power_curve(u: Float64, r: Float64, *, n_folds: int, penalty: float, seed: int) -> Iterator[tuple[int, float]]:
     """Yield numbers of runs of each side below the full number, and the mean AUC of a few draws of so many."""
-    size = SMALLEST_CURVE_SIZE
+    size = MIN_CURVE_SIZE
     rng = np.random.default_rng([seed, len(u), len(r), 1])
     while size < min(len(u), len(r)):
         aucs = []

@@ -44,8 +44,8 @@ def unbiased_mmd2(within_first: Float64, within_second: Float64, between: Float6
     return mean_without_diagonal(within_first) + mean_without_diagonal(within_second) - 2.0 * float(between.mean())
 
 
-LARGEST_SAMPLE = 500  # runs of a side whose distances choose MMDAgg's bandwidths
-LEAST_DISTANCE, LEAST_LARGEST = 0.1, 0.3  # MMDAgg's guards against samples without spread
+MAX_SAMPLE = 500  # runs of a side whose distances choose MMDAgg's bandwidths
+MIN_DISTANCE, MIN_LARGEST_DISTANCE = 0.1, 0.3  # MMDAgg's guards against samples without spread
 
 
 def permuted_labels(pool: Float64, n_first: int, *, n_permutations: int, seed: int) -> Bool:
@@ -82,11 +82,11 @@ def geometric_bandwidths(first: Float64, second: Float64, *, l1: bool, n_bandwid
 
     Where the smallest distance is below 0.1 the 5 % quantile is taken, at least 0.1.
     """
-    between = np.sort(distances(first[:LARGEST_SAMPLE], second[:LARGEST_SAMPLE], "laplace" if l1 else "gaussian"), None)
+    between = np.sort(distances(first[:MAX_SAMPLE], second[:MAX_SAMPLE], "laplace" if l1 else "gaussian"), None)
     least = between[0]
-    if least < LEAST_DISTANCE:
-        least = max(between[int(np.floor(between.size * 0.05))], LEAST_DISTANCE)
-    largest = max(between[-1], LEAST_LARGEST)
+    if least < MIN_DISTANCE:
+        least = max(between[int(np.floor(between.size * 0.05))], MIN_DISTANCE)
+    largest = max(between[-1], MIN_LARGEST_DISTANCE)
     step = (4.0 * largest / least) ** (1.0 / (n_bandwidths - 1))
     return np.asarray([step**i * least / 2.0 for i in range(n_bandwidths)])
 

@@ -15,8 +15,8 @@ from lethe.metrics.distribution.joint_audit import audit_folds, held_out
 from lethe.metrics.distribution.kernels import distances as run_distances
 from lethe.metrics.distribution.kernels import kernel_values, median_bandwidth, unbiased_mmd2
 
-FEWEST_MODELS = 3  # below it F is not defined
-MOST_BLOCKS = 8
+MIN_MODELS = 3  # below it F is not defined
+MAX_BLOCKS = 8
 QUANTILES = (0.025, 0.975)
 AUGMENTATIONS = ("none", "flip", "crop-flip")
 
@@ -129,9 +129,9 @@ def recipe_spread(  # noqa: PLR0917  a metric's arrays are its arguments
         Side.ORACLE: ModelGroup(oracle, oracle_test),
     }
     size = min(len(varied[0]), *(len(runs) for runs in sides.values()))
-    if size < FEWEST_MODELS:
-        raise InvalidMetricInput(f"recipe_spread needs at least {FEWEST_MODELS} models of every side, not {size}")
-    n_blocks = min(MOST_BLOCKS, *(len(runs) // size for runs in sides.values()))
+    if size < MIN_MODELS:
+        raise InvalidMetricInput(f"recipe_spread needs at least {MIN_MODELS} models of every side, not {size}")
+    n_blocks = min(MAX_BLOCKS, *(len(runs) // size for runs in sides.values()))
     spreads: dict[str, _Spread] = {}
     with one_blas_thread():
         for name, distance in DISTANCES.items():

@@ -20,7 +20,7 @@ from lethe.metrics.distribution.kernels import (
     unbiased_mmd2,
 )
 
-FEWEST_MODELS = 3  # below, the published variance of a sample's term is 0
+MIN_MODELS = 3  # below, the published variance of a sample's term is 0
 ROUNDING = 1e-24  # a variance below is one of 0
 
 
@@ -114,7 +114,7 @@ def relative_test(
     u, r, o = unlearned, retrained, np.repeat(original, 2, axis=0) if len(original) == 1 else original
     found = matrices(u, r, o, kernel, bandwidth)
     difference, variance = found.to_retrained - found.to_original, found.variance()
-    too_few = min(len(u), len(r)) < FEWEST_MODELS or (len(o) < FEWEST_MODELS and bool(np.ptp(o, axis=0).any()))
+    too_few = min(len(u), len(r)) < MIN_MODELS or (len(o) < MIN_MODELS and bool(np.ptp(o, axis=0).any()))
     statistic = np.nan if too_few or variance < ROUNDING else difference / np.sqrt(variance)
     notes = (
         () if np.isfinite(statistic) else ("the statistic has no variance: equal models, or fewer than 3 of a side",)
@@ -139,7 +139,7 @@ def relative_test_permutation(
     differ and are equally far. With fewer than 3 different original models the asymptotic p-value, and a note.
     """
     u, r, o = unlearned, retrained, np.repeat(original, 2, axis=0) if len(original) == 1 else original
-    if min(len(u), len(r), len(o)) < FEWEST_MODELS or not np.ptp(o, axis=0).any():
+    if min(len(u), len(r), len(o)) < MIN_MODELS or not np.ptp(o, axis=0).any():
         found = relative_test(u, r, o, kernel=kernel, bandwidth=bandwidth)
         note = "not permuted, which needs 3 different original models (setup reuse-n-n): the asymptotic p-value"
         return replace(found, notes=(*found.notes, note))

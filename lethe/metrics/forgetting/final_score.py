@@ -52,11 +52,11 @@ def score_of_confidences(unlearned: npt.ArrayLike, retrained: npt.ArrayLike, **p
     of `lethe.metrics.score`.
     Raises InvalidMetricInput, naming side, model and example, for input that cannot be scored.
     """
-    from lethe.metrics.scoring.resampling import FEWEST_MODELS  # noqa: PLC0415  loads numba
+    from lethe.metrics.scoring.resampling import MIN_MODELS  # noqa: PLC0415  loads numba
     from lethe.metrics.scoring.score import ModelOutputs, score  # noqa: PLC0415
 
     sides = [np.asarray(part, np.float64) for part in (unlearned, retrained)]
-    if len(sides[0]) < FEWEST_MODELS:
+    if len(sides[0]) < MIN_MODELS:
         parameters["n_resamples"] = 0
     with scorer_refusals():
         return score(*(ModelOutputs(side) for side in sides), **parameters)

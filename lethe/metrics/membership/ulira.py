@@ -197,7 +197,7 @@ ULIRA_CORRECTNESS = Metric(
 )
 
 
-LOW_RATE, LEAST_NEGATIVES = 0.01, 51  # fewer negatives hold no point at the rate
+LOW_RATE, MIN_NEGATIVES = 0.01, 51  # fewer negatives hold no point at the rate
 
 
 def ruli(unlearned: Float64, retrained: Float64) -> MetricResult:
@@ -215,7 +215,7 @@ def ruli(unlearned: Float64, retrained: Float64) -> MetricResult:
     runs = np.repeat([True, False], (len(u), len(r)))
     areas = np.array([roc_curve(np.concatenate(pair), runs).area for pair in ratios])
     low = None
-    if len(r) >= LEAST_NEGATIVES:
+    if len(r) >= MIN_NEGATIVES:
         low = float(np.mean([_rate(*pair) for pair in ratios]))
     table = {"most_vulnerable": float(areas.max()), "true_positive_rate_at_0.01": low}
     return MetricResult(float(areas.mean()), per_example=areas, table=table)

@@ -15,7 +15,7 @@ from lethe.metrics.scoring.attacks.family import (
     MIN_MODELS_DIVIDED,
     AttackFamily,
 )
-from lethe.metrics.scoring.attacks.reference import LARGEST_CONFIDENCE, NO_ATTACK, reference_epsilon_of_sorted
+from lethe.metrics.scoring.attacks.reference import MAX_CONFIDENCE, NO_ATTACK, reference_epsilon_of_sorted
 from lethe.metrics.scoring.rates import rate_logs
 from lethe.metrics.scoring.samples import sorted_values
 
@@ -88,13 +88,13 @@ def epsilon_of_sorted(
 
 
 def _require_reach(values: Float64, *, side: str) -> None:
-    beyond = np.abs(values) > LARGEST_CONFIDENCE
+    beyond = np.abs(values) > MAX_CONFIDENCE
     if not beyond.any():
         return
     model, example = (int(k) for k in np.argwhere(beyond)[0])
     raise InvalidScoreInput(
         f"{side} confidence of model {model} on example {example} is {values[model, example]}, beyond "
-        f"+-{LARGEST_CONFIDENCE:.0f}: the reference grids have 100 thresholds a unit; use the exact attacks",
+        f"+-{MAX_CONFIDENCE:.0f}: the reference grids have 100 thresholds a unit; use the exact attacks",
         side=side,
         model=model,
         example=example,

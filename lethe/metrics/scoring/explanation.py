@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # the web server explains scores, and its image has not what 
 LEVELS = (0, 5, 25, 50, 75, 95, 100)
 FACTORS = {"forgetting_quality": "forgetting", "retain_ratio": "retain", "test_ratio": "test"}
 NARROW, WIDE = 0.7, 1.4  # spread over models, of the retrained models'
-MOST = 0.7  # share of the examples that are on one side
+MAX_SHARE = 0.7  # share of the examples that are on one side
 BUCKET = 0.5  # nats: a difference within it costs half of an example's points at most
 
 RULES = {
@@ -200,8 +200,8 @@ def _forgetting_rule(own: ScoreParts, oracle: ScoreParts | None) -> str:
     spread, above = own.spread_ratio, own.share_above
     if spread is not None and not NARROW <= spread <= WIDE:
         return "narrow" if spread < NARROW else "wide"
-    if above is not None and not 1.0 - MOST <= above <= MOST:
-        return "remembered" if above > MOST else "over-forgotten"
+    if above is not None and not 1.0 - MAX_SHARE <= above <= MAX_SHARE:
+        return "remembered" if above > MAX_SHARE else "over-forgotten"
     middle = own.epsilon_percentiles.get("50")
     aim = None if oracle is None else oracle.epsilon_percentiles.get("50")
     return "tail" if middle is not None and aim is not None and middle <= aim + BUCKET else "forgetting"

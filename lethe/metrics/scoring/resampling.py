@@ -28,8 +28,8 @@ from lethe.metrics.scoring.epsilon import epsilon_of_sorted
 from lethe.metrics.scoring.forgetting_quality import forgetting_quality
 from lethe.metrics.scoring.samples import resampled, sort_samples
 
-FEWEST_RESAMPLES = 20
-FEWEST_MODELS = 8
+MIN_RESAMPLES = 20
+MIN_MODELS = 8
 Interval = tuple[float, float]
 NORMAL_QUANTILE_95 = 1.959963984540054
 
@@ -72,10 +72,10 @@ def interval_around(value: float, standard_error: float, *, most: float = math.i
 
 def require_resamples(n_resamples: int, *, n_models: int) -> None:
     """Raise InvalidScoreInput below 20 resamples or 8 models: fewer say nothing about a spread."""
-    if n_resamples < FEWEST_RESAMPLES:
-        raise InvalidScoreInput(f"an interval needs at least {FEWEST_RESAMPLES} resamples, not {n_resamples}")
-    if n_models < FEWEST_MODELS:
-        raise InvalidScoreInput(f"an interval needs at least {FEWEST_MODELS} models on each side, not {n_models}")
+    if n_resamples < MIN_RESAMPLES:
+        raise InvalidScoreInput(f"an interval needs at least {MIN_RESAMPLES} resamples, not {n_resamples}")
+    if n_models < MIN_MODELS:
+        raise InvalidScoreInput(f"an interval needs at least {MIN_MODELS} models on each side, not {n_models}")
 
 
 def kept_halves(n_models: int, *, n_resamples: int, seed: int) -> Iterator[tuple[Int64, Int64]]:

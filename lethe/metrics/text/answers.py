@@ -53,7 +53,7 @@ def mean_of_examples(values: npt.ArrayLike) -> MetricResult:
     return MetricResult(float(per_run.mean()), per_run=per_run, per_example=array.mean(axis=0))
 
 
-_LARGEST_EXPONENT = 700.0  # exp() of more overflows
+_MAX_EXPONENT = 700.0  # exp() of more overflows
 
 
 def answer_probabilities(answer_loss: npt.ArrayLike) -> Float64:
@@ -72,7 +72,7 @@ def option_probabilities(answer_loss: npt.ArrayLike, wrong_loss: npt.ArrayLike, 
     if offset:
         return np.asarray(p / (p + wrong_p.sum(axis=-1) + offset), np.float64)
     total = np.concatenate([p[..., None], wrong_p], axis=-1).sum(axis=-1)
-    relative_to_right = 1 / (1 + np.exp(np.minimum(right[..., None] - wrong, _LARGEST_EXPONENT)).sum(axis=-1))
+    relative_to_right = 1 / (1 + np.exp(np.minimum(right[..., None] - wrong, _MAX_EXPONENT)).sum(axis=-1))
     return np.where(total > 0, p / np.where(total > 0, total, 1), relative_to_right)
 
 
@@ -102,9 +102,9 @@ def truth_ratios(
     if offset:
         return np.asarray(typical / (np.exp(-right) + offset), np.float64)
     if mean == "geometric":
-        return np.asarray(np.exp(np.minimum(right - wrong.mean(axis=-1), _LARGEST_EXPONENT)), np.float64)
+        return np.asarray(np.exp(np.minimum(right - wrong.mean(axis=-1), _MAX_EXPONENT)), np.float64)
     # of answers without measurable probability, only the difference of the losses is left
-    from_losses = np.exp(np.minimum(right[..., None] - wrong, _LARGEST_EXPONENT)).mean(axis=-1)
+    from_losses = np.exp(np.minimum(right[..., None] - wrong, _MAX_EXPONENT)).mean(axis=-1)
     right_p = np.exp(-right)
     return np.asarray(np.where(right_p > 0, typical / np.where(right_p > 0, right_p, 1), from_losses), np.float64)
 

@@ -8,8 +8,7 @@ from fastapi.responses import StreamingResponse
 
 from lethe.competition.section import Timestamp
 from lethe.competition.visibility import Visibility
-from server.accounts import password_reset
-from server.accounts import service as accounts
+from server.accounts import accounts, password_reset
 from server.admin import competition_edits, exports, moderation
 from server.admin.accounts_list import find_accounts
 from server.admin.exports import ExportTable, Format
@@ -38,19 +37,18 @@ from server.api.competitions.schemas import CompetitionOut, Reason
 from server.api.submissions.schemas import OrganisedSubmissionOut, SubmissionOut
 from server.audit import log as audit
 from server.audit.log import EventFilter
-from server.bundles import service as bundles
+from server.bundles import bundle
+from server.competitions import competitions
 from server.competitions import organisers as competition_organisers
-from server.competitions import service as competitions
 from server.deps import SessionDep, SettingsDep, StorageDep
 from server.errors import Conflict
-from server.leaderboard import service as leaderboards
+from server.leaderboard import boards
 from server.models.account import Role
 from server.problem_details import problems
-from server.submissions import organiser_list
-from server.submissions import service as submissions
+from server.submissions import organiser_list, submissions
 from server.submissions import views as submission_views
 from server.submissions.list_filter import SubmissionFilter
-from server.teams import service as teams
+from server.teams import teams
 
 DONE = status.HTTP_204_NO_CONTENT
 MAX_EVENTS = 1000
@@ -199,7 +197,7 @@ def list_audit_actions(session: SessionDep, competition: Organised) -> list[str]
 def list_people(session: SessionDep, competition: Organised, *, team: Short = "", page: TeamsPage = 1) -> PeopleOut:
     """List the organisers, and a page of teams by name. team: part of a team's name."""
     found, has_more = teams.search(session, competition, query=team, page=page)
-    board = leaderboards.whole_board(session, competition, Visibility.PUBLIC)
+    board = boards.whole_board(session, competition, Visibility.PUBLIC)
     return PeopleOut(
         organisers=[account.name for account in competition_organisers.of(session, competition)],
         teams=[
@@ -257,7 +255,7 @@ def download_bundle(
 ) -> StreamingResponse:
     """Download the results of a competition that is over as a site to publish: leaderboards, receipts, the code that
     may be published, a card of the data. `lethe verify` checks it, `lethe replay` runs an entry again."""
-    pieces = bundles.spooled(session, storage, settings, competition, seeds=seeds)
+    pieces = bundle.spooled(session, storage, settings, competition, seeds=seeds)
     headers = {"Content-Disposition": f'attachment; filename="{competition.slug}-bundle.zip"'}
     return StreamingResponse(admission.pieces(pieces), media_type="application/zip", headers=headers)
 

@@ -23,20 +23,18 @@ from server.api.competitions.schemas import (
     SplitReplacement,
 )
 from server.competitions import (
+    competitions,
     draft_deletion,
-    service,
     split_replacement,
     split_report,
     stopped_preparations,
 )
 from server.db import now
 from server.deps import SessionDep, StorageDep
-from server.finals import decisions
-from server.finals import service as finals
+from server.finals import decisions, finals
 from server.models.competition import Competition
 from server.problem_details import problems
-from server.submissions import organiser_list
-from server.submissions import service as submissions
+from server.submissions import organiser_list, submissions
 
 router = APIRouter(prefix="/competitions", tags=["competitions"])
 
@@ -63,13 +61,13 @@ CompetitionToml = Annotated[str, Body(media_type="application/toml", examples=[E
 @router.get("", responses=problems(401))
 def list_competitions(session: SessionDep, account: OptionalAccount) -> list[CompetitionOut]:
     """List the competitions, the latest to open first."""
-    return [CompetitionOut.of(competition) for competition in service.list_visible(session, account=account)]
+    return [CompetitionOut.of(competition) for competition in competitions.list_visible(session, account=account)]
 
 
 @router.post("", status_code=status.HTTP_201_CREATED, responses=problems(401, 403, 409))
 def create_competition(text: CompetitionToml, session: SessionDep, account: CurrentAccount) -> OrganisedCompetition:
     """Create a draft from a competition file, sent as the body. For organisers."""
-    return _organised(session, service.create(session, text, organiser=account))
+    return _organised(session, competitions.create(session, text, organiser=account))
 
 
 @router.get("/{slug}", responses=problems(401, 404))
@@ -96,7 +94,7 @@ def show_split_report(
     visibility: Visibility, session: SessionDep, competition: Organised, storage: StorageDep
 ) -> SplitReport:
     """Show what the sets of a split hold and share, as soon as its data is cut. For organisers."""
-    split = service.get_split(session, competition, visibility)
+    split = competitions.get_split(session, competition, visibility)
     return split_report.get_split_report(storage, competition, split)
 
 
@@ -131,7 +129,7 @@ def prepare(
     any_device: let go of the kind of worker that has begun the splits in the making; another kind begins them again.
     measure: measure one retraining of the ready splits again, which the limit of a run rests on; it is announced.
     """
-    prepared = service.prepare(session, competition, actor=account, any_device=any_device, measure=measure)
+    prepared = competitions.prepare(session, competition, actor=account, any_device=any_device, measure=measure)
     return _organised(session, prepared)
 
 
@@ -169,7 +167,7 @@ def open_competition(
     session: SessionDep, competition: Organised, account: CurrentAccount, why: WhyBody
 ) -> OrganisedCompetition:
     """Open a ready competition now. It opens automatically at its time otherwise. For organisers."""
-    return _organised(session, service.open_now(session, competition, actor=account, reason=why.reason))
+    return _organised(session, competitions.open_now(session, competition, actor=account, reason=why.reason))
 
 
 @router.post("/{slug}/close", responses=problems(401, 403, 404, 409))
@@ -177,7 +175,7 @@ def close_competition(
     session: SessionDep, competition: Organised, account: CurrentAccount, why: WhyBody
 ) -> OrganisedCompetition:
     """Close an open competition now: the finals are then scored on the private split. For organisers."""
-    return _organised(session, service.close_now(session, competition, actor=account, reason=why.reason))
+    return _organised(session, competitions.close_now(session, competition, actor=account, reason=why.reason))
 
 
 @router.get("/{slug}/rescoring", responses=problems(401, 403, 404))
@@ -210,8 +208,8 @@ def reveal_competition(
 
 
 def _organised(session: Session, competition: Competition) -> OrganisedCompetition:
-    splits = [*service.splits(session, competition), *service.replacements(session, competition)]
-    shards, tasks = service.model_shards(session, splits), service.tasks(session, competition)
+    splits = [*competitions.splits(session, competition), *competitions.replacements(session, competition)]
+    shards, tasks = competitions.model_shards(session, splits), competitions.tasks(session, competition)
     failed = finals.waiting_for_decision(session, competition)
     same = organiser_list.same_files(session, competition)
     return OrganisedCompetition.with_splits(competition, splits, shards, tasks=tasks, failed=failed, same_files=same)

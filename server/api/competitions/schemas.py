@@ -16,7 +16,7 @@ from server.api.schema import In, Out
 from server.competitions.split_share import share_done, time_left_s
 from server.competitions.stored_file import stored_file
 from server.db import now
-from server.finals.service import Failed, Rescoring
+from server.finals.finals import Failed, Rescoring
 from server.models.competition import Competition, Split
 from server.models.model_shard import ModelShard
 from server.submissions.quota import Quota

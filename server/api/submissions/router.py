@@ -17,23 +17,23 @@ from server.api.submissions.schemas import (
     SubmissionForm,
     SubmissionOut,
 )
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
 from server.evaluations.unserved import find_wait
-from server.finals import service as finals
+from server.finals import finals
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.submission import Submission
 from server.problem_details import problems
 from server.received_form import FORM
-from server.submissions import receipts, service, upload_check, views
+from server.submissions import receipts, submissions, upload_check, views
 from server.submissions.quota import Quota
 from server.submissions.sample_answers import read_sample_answers
 from server.submissions.upload_check import CheckedUpload, check_for, receive, store_again_if_collected
 from server.submissions.views import SubmissionView, find_explanation
-from server.teams import service as teams
+from server.teams import teams
 
 router = APIRouter(tags=["submissions"])
 
@@ -49,7 +49,7 @@ UPLOAD_BODY: dict[str, Any] = {
 
 def own_submission(submission_id: str, session: SessionDep, account: CurrentAccount) -> Submission:
     """Return the submission of the path, which the caller may see. Raises NotFound."""
-    return service.get_own(session, submission_id, account)
+    return submissions.get_own(session, submission_id, account)
 
 
 OwnSubmission = Annotated[Submission, Depends(own_submission)]
@@ -57,7 +57,7 @@ OwnSubmission = Annotated[Submission, Depends(own_submission)]
 
 def team_submission(submission_id: str, session: SessionDep, account: CurrentAccount) -> Submission:
     """Return the submission of the path, of the caller's own team. Raises NotFound."""
-    return service.get_of_my_team(session, submission_id, account)
+    return submissions.get_of_my_team(session, submission_id, account)
 
 
 TeamSubmission = Annotated[Submission, Depends(team_submission)]
@@ -105,8 +105,8 @@ def list_submissions(
     session: SessionDep, competition: VisibleCompetition, account: CurrentAccount, response: Response
 ) -> list[SubmissionOut]:
     """List your team's submissions, the newest first."""
-    response.headers.update(service.get_quota(session, competition, account, at=now()).headers())
-    mine = service.list_own(session, competition, account)
+    response.headers.update(submissions.get_quota(session, competition, account, at=now()).headers())
+    mine = submissions.list_own(session, competition, account)
     return [SubmissionOut.of(view) for view in views.view(session, mine)]
 
 
@@ -131,7 +131,7 @@ def cancel_submission(session: SessionDep, submission: TeamSubmission, account: 
 
     A run that the organisers asked for is theirs to cancel: 409.
     """
-    cancelled = service.cancel(session, submission, actor=account)
+    cancelled = submissions.cancel(session, submission, actor=account)
     return SubmissionOut.of(views.view(session, [cancelled])[0])
 
 
@@ -168,7 +168,7 @@ def show_finals(session: SessionDep, competition: VisibleCompetition, account: C
     """List which of your team's submissions go to the private board: those chosen, else the best public ones."""
     team = teams.own_team(session, competition, account)
     ids = finals.would_count(session, competition, team.id)
-    mine = [submission for submission in service.list_own(session, competition, account) if submission.id in ids]
+    mine = [submission for submission in submissions.list_own(session, competition, account) if submission.id in ids]
     return [SubmissionOut.of(view) for view in views.view(session, mine)]
 
 
@@ -181,7 +181,7 @@ def download_code(submission: OwnSubmission, storage: StorageDep) -> Response:
     """Download the file as it was received."""
     name = f'attachment; filename="{submission.id}.{submission.kind}"'
     headers = {"Content-Disposition": name, "X-Content-Type-Options": "nosniff"}
-    return Response(service.read_code(storage, submission), media_type="application/octet-stream", headers=headers)
+    return Response(submissions.read_code(storage, submission), media_type="application/octet-stream", headers=headers)
 
 
 @router.get(
@@ -192,7 +192,7 @@ def download_code(submission: OwnSubmission, storage: StorageDep) -> Response:
 def show_log(session: SessionDep, submission: OwnSubmission) -> Response:
     """Show what the run on the public sample printed. What runs on hidden data print is shown to nobody."""
     headers = {"X-Content-Type-Options": "nosniff"}
-    return Response(service.sample_log(session, submission), media_type="text/plain", headers=headers)
+    return Response(submissions.sample_log(session, submission), media_type="text/plain", headers=headers)
 
 
 @router.get("/submissions/{submission_id}/sample-answers", responses=problems(401, 404))
@@ -232,7 +232,7 @@ def _admit(session: Session, request: Request, credentials: Credentials, slug: s
     account = find_caller(session, request, credentials)
     addressed = competitions.get(session, slug, account=account)
     competition = competitions.root(session, addressed)
-    service.check_may_submit(session, competition, account, at=now())
+    submissions.check_may_submit(session, competition, account, at=now())
     return account, competition, addressed.task_name or ""
 
 
@@ -240,5 +240,5 @@ def _take(
     session: Session, request: Request, competition: Competition, credentials: Credentials, *, checked: CheckedUpload
 ) -> tuple[SubmissionView, Quota]:
     account = find_caller(session, request, credentials)  # who may have been banned, or have gone, while the file came
-    view = service.accept(session, competition, account, checked)
-    return view, service.get_quota(session, competition, account, at=checked.upload.received_at)
+    view = submissions.accept(session, competition, account, checked)
+    return view, submissions.get_quota(session, competition, account, at=checked.upload.received_at)

@@ -10,7 +10,7 @@ from server.api.competitions.schemas import QuotaOut
 from server.api.schema import Out
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber, ShownScore, ShownText
-from server.evaluations.service import EvaluationProgress
+from server.evaluations.evaluations import EvaluationProgress
 from server.evaluations.unserved import Wait
 from server.models.submission import Submission
 from server.submissions.sample_answers import AnswersShown, SampleAnswer

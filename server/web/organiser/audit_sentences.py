@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from server.datetime_format import in_words
 from server.models.audit import AuditEvent
-from server.teams import service as teams
+from server.teams import teams
 
 # What stands after the name of who did it; {it} is the link. Other words in braces are values of the event's data.
 SENTENCES = {

@@ -7,7 +7,7 @@ from fastapi import Query, Request, Response
 from lethe.benchmark.results import benchmark_results
 from lethe.errors import NotFound
 from lethe.reports.benchmark_tables import benchmark_tables, epsilon_by_method, epsilon_clip
-from server.benchmarks import service
+from server.benchmarks import benchmarks
 from server.deps import SessionDep
 from server.web.charts import vega_charts
 from server.web.deps import StaffDep
@@ -20,24 +20,24 @@ CellNumber = Annotated[int, Query(ge=0, le=10_000)]
 
 @router.get("/organise/benchmarks")
 def benchmarks_page(request: Request, session: SessionDep, viewer: StaffDep) -> Response:
-    return page(request, "organise/benchmarks.html", benchmarks=service.list_own(session, viewer))
+    return page(request, "organise/benchmarks.html", benchmarks=benchmarks.list_own(session, viewer))
 
 
 @router.get("/organise/benchmarks/{slug}")
 def benchmark_page(slug: str, request: Request, session: SessionDep, viewer: StaffDep) -> Response:
-    benchmark = service.get(session, slug, account=viewer)
+    benchmark = benchmarks.get(session, slug, account=viewer)
     return page(
         request,
         "organise/benchmark.html",
         benchmark=benchmark,
-        progress=service.progress(session, benchmark),
-        tables=list(benchmark_tables(service.get_results(session, benchmark))),
+        progress=benchmarks.progress(session, benchmark),
+        tables=list(benchmark_tables(benchmarks.get_results(session, benchmark))),
     )
 
 
 @router.get("/organise/benchmarks/{slug}/figures/pareto.json")
 def pareto_figure(slug: str, session: SessionDep, viewer: StaffDep, *, cell: CellNumber = 0) -> Response:
-    content = service.get_results(session, service.get(session, slug, account=viewer))
+    content = benchmarks.get_results(session, benchmarks.get(session, slug, account=viewer))
     results = benchmark_results(content)
     _cell_name(content, cell)
     x, y = content["tables"]["pareto"][:2]
@@ -52,7 +52,7 @@ def pareto_figure(slug: str, session: SessionDep, viewer: StaffDep, *, cell: Cel
 
 @router.get("/organise/benchmarks/{slug}/figures/examples.json")
 def examples_figure(slug: str, session: SessionDep, viewer: StaffDep, *, cell: CellNumber = 0) -> Response:
-    content = service.get_results(session, service.get(session, slug, account=viewer))
+    content = benchmarks.get_results(session, benchmarks.get(session, slug, account=viewer))
     epsilon = epsilon_by_method(content, _cell_name(content, cell))
     clip = epsilon_clip(content)
     rows = [

@@ -7,12 +7,11 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from server.competitions import service as competitions
-from server.competitions import stalled_preparations
-from server.dashboard import service as dashboard
+from server.competitions import competitions, stalled_preparations
+from server.dashboard import dashboard
 from server.db import now
-from server.finals import service as finals
-from server.finals.service import Rescoring
+from server.finals import finals
+from server.finals.finals import Rescoring
 from server.models.competition import Competition, CompetitionState, Split, SplitState
 
 S = CompetitionState

@@ -6,7 +6,7 @@ from lethe.errors import AppError
 from server.models.submission import Submission
 from server.parsing import client as parsing
 from server.storage import Storage
-from server.submissions import service as submissions
+from server.submissions import submissions
 
 MAX_CODE_CHARS = 400_000  # characters of all files together
 

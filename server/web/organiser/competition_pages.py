@@ -13,6 +13,7 @@ from server.admin import competition_edits
 from server.audit import log as audit
 from server.audit.log import EventFilter
 from server.competitions import (
+    competitions,
     draft_deletion,
     organisers,
     participants,
@@ -20,17 +21,15 @@ from server.competitions import (
     split_replacement,
     stopped_preparations,
 )
-from server.competitions import service as competitions
 from server.competitions.split_report import find_split_report
-from server.dashboard import service as dashboard
+from server.dashboard import dashboard
 from server.deps import DatabaseDep, StorageDep
-from server.finals import decisions
-from server.finals import service as finals
-from server.leaderboard import service as leaderboards
+from server.finals import decisions, finals
+from server.leaderboard import boards
 from server.models.account import Account
 from server.models.competition import Competition
-from server.submissions import service as submissions
-from server.teams import service as teams
+from server.submissions import submissions
+from server.teams import teams
 from server.web import sse
 from server.web.cookies import Flash
 from server.web.deps import Place
@@ -127,7 +126,7 @@ def decide(submission_id: str, asked: OrganiserDep, *, act: Reason = "", reason:
 
 @router.get("/organise/{slug}/teams")
 def teams_page(asked: OrganiserDep, *, q: Short = "", page_number: PageNumber = 1) -> Response:
-    board = leaderboards.whole_board(asked.session, asked.competition, Visibility.PUBLIC)
+    board = boards.whole_board(asked.session, asked.competition, Visibility.PUBLIC)
     rows, has_more = teams.search(asked.session, asked.competition, query=q, page=page_number)
     return asked.page(
         "teams.html",

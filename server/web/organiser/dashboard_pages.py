@@ -7,9 +7,9 @@ from fastapi import Depends, Form, Request, Response
 from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput
-from server.competitions import service as competitions
-from server.dashboard import service
-from server.dashboard.service import Dashboard
+from server.competitions import competitions
+from server.dashboard import dashboard
+from server.dashboard.dashboard import Dashboard
 from server.deps import DatabaseDep, SessionDep
 from server.models.account import Account
 from server.web import sse
@@ -75,16 +75,16 @@ def dashboard_events(request: Request, database: DatabaseDep, viewer: StaffDep) 
 
 @router.get("/organise/figures/throughput.json")
 def throughput_figure(session: SessionDep, viewer: StaffDep) -> Response:
-    hours = service.runs_by_hour(session, competitions.list_organised(session, viewer))
+    hours = dashboard.runs_by_hour(session, competitions.list_organised(session, viewer))
     return figure(vega_charts.throughput([{"hour": row.hour.isoformat(), "runs": row.runs} for row in hours]))
 
 
 @router.get("/organise/figures/failures.json")
 def failures_figure(session: SessionDep, viewer: StaffDep) -> Response:
-    days = service.failures_by_day(session, competitions.list_organised(session, viewer))
+    days = dashboard.failures_by_day(session, competitions.list_organised(session, viewer))
     rows = [asdict(row) | {"day": f"{row.day:%d %b}", "fault": vega_charts.FAULT_NAMES[row.fault]} for row in days]
     return figure(vega_charts.failures(rows))
 
 
 def _dashboard(session: Session, viewer: Account) -> Dashboard:
-    return service.get_dashboard(session, competitions.list_organised(session, viewer))
+    return dashboard.get_dashboard(session, competitions.list_organised(session, viewer))

@@ -9,7 +9,7 @@ from lethe.competition.sections import Limits
 from lethe.errors import AppError
 from server.admin import competition_edits
 from server.admin.competition_edits import Change
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.errors import Conflict
 from server.web.competition_pages import competition_timeline
 from server.web.organiser import file_editor

@@ -11,7 +11,7 @@ from lethe.errors import NotFound
 from server.admin import exports
 from server.admin.exports import ExportTable, Format
 from server.admission import AdmissionDep
-from server.bundles import service as bundles
+from server.bundles import bundle
 from server.competitions import phases
 from server.competitions.lifecycle import is_revealed
 from server.deps import SettingsDep, StorageDep
@@ -74,7 +74,7 @@ def download_bundle(
     asked: OrganiserDep, storage: StorageDep, settings: SettingsDep, *, admission: AdmissionDep, seeds: bool = True
 ) -> Response:
     """Send the results as a site to publish."""
-    pieces = bundles.spooled(asked.session, storage, settings, asked.competition, seeds=seeds)
+    pieces = bundle.spooled(asked.session, storage, settings, asked.competition, seeds=seeds)
     called = f'attachment; filename="{asked.competition.slug}-bundle.zip"'
     headers = {"Content-Disposition": called, "Cache-Control": "no-store"}
     return StreamingResponse(admission.pieces(pieces), media_type="application/zip", headers=headers)

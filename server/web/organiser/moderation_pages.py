@@ -13,8 +13,8 @@ from server.admin import competition_edits, moderation
 from server.errors import Conflict
 from server.models.account import Account
 from server.models.submission import Submission
-from server.submissions import service as submissions
-from server.teams import service as teams
+from server.submissions import submissions
+from server.teams import teams
 from server.web.cookies import Flash
 from server.web.organiser.forms import change, needed, timestamp
 from server.web.page_router import page_router

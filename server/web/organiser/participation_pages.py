@@ -6,7 +6,7 @@ from fastapi import Form, Query, Request, Response
 
 from lethe.competition.sections import Participation
 from lethe.errors import AppError, InvalidInput
-from server.accounts.service import clean_address
+from server.accounts.accounts import clean_address
 from server.competitions import admission_links, participants, texts
 from server.competitions.participation import TERMS
 from server.notifications import email_queue

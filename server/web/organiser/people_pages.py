@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Form, Query, Request, Response
 
 from lethe.errors import InvalidInput
-from server.accounts import service as accounts
+from server.accounts import accounts
 from server.admin.accounts_list import find_accounts
 from server.competitions import organisers
 from server.deps import SessionDep

@@ -12,19 +12,19 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import AppError, InvalidInput, NotFound, Violation
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.runtime.error_classes import ErrorClass
-from server.accounts import service as accounts
+from server.accounts import accounts
 from server.audit import log as audit
 from server.audit.log import EventFilter
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.db import Database
 from server.deps import DatabaseDep
 from server.models.audit import AuditEvent
 from server.models.rejudging import Rejudging, RejudgingState
-from server.rejudging import service
+from server.rejudging import rejudgings
 from server.rejudging.progress import get_progress, list_progress
-from server.rejudging.service import Changed, Preview, TeamChange
+from server.rejudging.rejudgings import Changed, Preview, TeamChange
 from server.rejudging.sets import Chosen, Outcome
-from server.teams import service as teams
+from server.teams import teams
 from server.web import sse
 from server.web.cookies import Flash
 from server.web.deps import Place
@@ -101,10 +101,10 @@ def start(
     try:
         visibility, chosen = _checked(asked.session, asked.place, choice)
         if act != "start":
-            count = service.how_many(asked.session, asked.competition, visibility=visibility, chosen=chosen)
+            count = rejudgings.how_many(asked.session, asked.competition, visibility=visibility, chosen=chosen)
             return _list(asked, choice, count=count)
         with asked.session.begin_nested():
-            made = service.start(
+            made = rejudgings.start(
                 asked.session,
                 asked.competition,
                 visibility=visibility,
@@ -122,7 +122,7 @@ def start(
 
 @router.get("/organise/{slug}/rejudgings/{rejudging_id}")
 def rejudging_page(rejudging_id: str, database: DatabaseDep, asked: OrganiserDep) -> Response:
-    row = service.get(asked.session, asked.competition, rejudging_id)
+    row = rejudgings.get(asked.session, asked.competition, rejudging_id)
     progress = get_progress(asked.session, row)
     running = row.state == RejudgingState.RUNNING
     found = _preview(database, asked.place, row) if running and progress.is_complete else None
@@ -148,7 +148,7 @@ def rejudging_page(rejudging_id: str, database: DatabaseDep, asked: OrganiserDep
 @router.get("/organise/{slug}/rejudgings/{rejudging_id}/live")
 def rejudging_part(rejudging_id: str, asked: OrganiserDep) -> Response:
     """Send the part that changes, for a page that cannot listen."""
-    row = service.get(asked.session, asked.competition, rejudging_id)
+    row = rejudgings.get(asked.session, asked.competition, rejudging_id)
     progress = get_progress(asked.session, row)
     is_last = progress.is_complete or row.state != RejudgingState.RUNNING
     return part(
@@ -159,11 +159,11 @@ def rejudging_part(rejudging_id: str, asked: OrganiserDep) -> Response:
 @router.get("/organise/{slug}/rejudgings/{rejudging_id}/events")
 def rejudging_events(rejudging_id: str, database: DatabaseDep, asked: OrganiserDep) -> Response:
     """Stream the part that changes."""
-    service.get(asked.session, asked.competition, rejudging_id)
+    rejudgings.get(asked.session, asked.competition, rejudging_id)
 
     def look() -> sse.Frame:
         with database.read() as own:
-            row = service.get(own, asked.competition, rejudging_id)
+            row = rejudgings.get(own, asked.competition, rejudging_id)
             progress = get_progress(own, row)
             html = render(asked.request, "organise/_rejudging_live.html", place=asked.place, row=row, progress=progress)
             return sse.Frame(html, is_last=progress.is_complete or row.state != RejudgingState.RUNNING)
@@ -174,14 +174,14 @@ def rejudging_events(rejudging_id: str, database: DatabaseDep, asked: OrganiserD
 @router.post("/organise/{slug}/rejudgings/{rejudging_id}")
 def end(rejudging_id: str, asked: OrganiserDep, *, act: Text = "", reason: Text = "", sure: Text = "") -> Response:
     """Apply or discard. Applying needs the box that says so."""
-    row = service.get(asked.session, asked.competition, rejudging_id)
+    row = rejudgings.get(asked.session, asked.competition, rejudging_id)
     if act == "apply":
         if not sure:
             raise InvalidInput("Confirm that the new scores apply", violations=(Violation("sure", "is missing"),))
-        service.apply(asked.session, asked.competition, row, actor=asked.viewer)
+        rejudgings.apply(asked.session, asked.competition, row, actor=asked.viewer)
         done = "Applied: the new scores count."
     elif act == "discard":
-        service.discard(asked.session, row, actor=asked.viewer, reason=needed(reason))
+        rejudgings.discard(asked.session, row, actor=asked.viewer, reason=needed(reason))
         done = "Discarded: everything is as it was."
     else:
         raise InvalidInput(f"{act!r} is not an act; allowed are apply, discard")
@@ -195,7 +195,7 @@ def _list(
     count: int | None = None,
     error: AppError | None = None,
 ) -> Response:
-    rows = service.of_competition(asked.session, asked.competition)
+    rows = rejudgings.of_competition(asked.session, asked.competition)
     context: dict[str, Any] = {
         "rows": rows,
         "progress": list_progress(asked.session, rows),
@@ -261,7 +261,7 @@ def _preview(database: Database, place: Place, row: Rejudging) -> Preview:
     """Return what applying would change. It is tried and taken back, in a transaction that may write."""
     with database.write() as session:
         competition = competitions.of_id(session, place.competition.id)
-        return service.preview(session, competition, service.get(session, competition, row.id))
+        return rejudgings.preview(session, competition, rejudgings.get(session, competition, row.id))
 
 
 def _lines(session: Session, outcomes: Sequence[Outcome]) -> list[Line]:

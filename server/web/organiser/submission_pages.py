@@ -14,9 +14,9 @@ from server.deps import SessionDep, StorageDep
 from server.disclosure import gate
 from server.errors import Conflict
 from server.models.submission import Submission
-from server.submission_analysis import service
+from server.submission_analysis import evaluated_submissions
+from server.submission_analysis.evaluated_submissions import EvaluatedSubmission
 from server.submission_analysis.model_outputs import EXAMPLES, epsilon_rows
-from server.submission_analysis.service import EvaluatedSubmission
 from server.submissions.list_filter import SubmissionFilter
 from server.submissions.organiser_list import find_lines, same_file_teams
 from server.web.charts import vega_charts
@@ -85,7 +85,7 @@ def evaluated_submission(
     submission_id: str, session: SessionDep, place: OrganiserPlaceDep, split: Visibility = Visibility.PUBLIC
 ) -> EvaluatedSubmission:
     """Return the submission in the address on the chosen split. Raises NotFound."""
-    return service.get_evaluated(session, place.competition, submission_id, split)
+    return evaluated_submissions.get_evaluated(session, place.competition, submission_id, split)
 
 
 EvaluatedDep = Annotated[EvaluatedSubmission, Depends(evaluated_submission)]
@@ -94,7 +94,7 @@ EvaluatedDep = Annotated[EvaluatedSubmission, Depends(evaluated_submission)]
 @router.get("/organise/{slug}/submissions/{submission_id}")
 def analysis_page(asked: OrganiserDep, *, storage: StorageDep, evaluated: EvaluatedDep) -> Response:
     competition, submission, evaluation = asked.competition, evaluated.submission, evaluated.evaluation
-    comparison = service.get_output_comparison(asked.session, storage, competition, evaluated)
+    comparison = evaluated_submissions.get_output_comparison(asked.session, storage, competition, evaluated)
     report = find_split_report(storage, competition, evaluation.split) if comparison and evaluation else None
     return asked.page(
         "submission.html",
@@ -108,15 +108,17 @@ def analysis_page(asked: OrganiserDep, *, storage: StorageDep, evaluated: Evalua
         doubt=evaluated.doubt,
         honest_disagreement=HONEST_DISAGREEMENT,
         epsilon_stored=evaluated.epsilon is not None,
-        attempts=service.list_attempts(asked.session, evaluated),
-        logs=service.list_logs(asked.session, submission),
+        attempts=evaluated_submissions.list_attempts(asked.session, evaluated),
+        logs=evaluated_submissions.list_logs(asked.session, submission),
         files=highlighted_files(storage, submission),
         failure=describe_failure(submission, evaluation=evaluation),
         depth=comparison,
         class_names=report.class_names if report else [],
         has_answers=asked.place.file.task.kind == "causal-lm" and evaluated.score is not None,
         may_see_private=gate.may_see_private(competition, organiser=True),
-        others=service.suggest_comparisons(asked.session, competition, evaluated) if evaluated.score else [],
+        others=evaluated_submissions.suggest_comparisons(asked.session, competition, evaluated)
+        if evaluated.score
+        else [],
     )
 
 
@@ -124,7 +126,7 @@ def analysis_page(asked: OrganiserDep, *, storage: StorageDep, evaluated: Evalua
 def analysis_figure(name: str, asked: OrganiserDep, *, storage: StorageDep, evaluated: EvaluatedDep) -> Response:
     if name == "epsilon" and evaluated.epsilon is not None:
         return figure(vega_charts.epsilons(epsilon_rows(evaluated.epsilon), cap=_cap(asked.place)))
-    comparison = service.get_output_comparison(asked.session, storage, asked.competition, evaluated)
+    comparison = evaluated_submissions.get_output_comparison(asked.session, storage, asked.competition, evaluated)
     if comparison and name == "time":
         return figure(vega_charts.time_of_runs(comparison.run_times()))
     if comparison is None or name not in HISTOGRAMS:
@@ -146,7 +148,9 @@ def answers_page(
         tab="submissions",
         seen=evaluated,
         query=_query(evaluated),
-        answers=service.get_generated_answers(asked.session, storage, asked.competition, evaluated, run=run - 1),
+        answers=evaluated_submissions.get_generated_answers(
+            asked.session, storage, asked.competition, evaluated, run=run - 1
+        ),
     )
 
 
@@ -159,7 +163,7 @@ def comparison_page(
     second = None
     if wanted:
         try:
-            second = service.get_evaluated(asked.session, asked.competition, wanted, evaluated.visibility)
+            second = evaluated_submissions.get_evaluated(asked.session, asked.competition, wanted, evaluated.visibility)
         except NotFound:
             second = None
     missing = bool(wanted) and second is None
@@ -172,7 +176,7 @@ def comparison_page(
         query=_query(evaluated),
         wanted=wanted,
         missing=missing,
-        others=service.suggest_comparisons(asked.session, asked.competition, evaluated),
+        others=evaluated_submissions.suggest_comparisons(asked.session, asked.competition, evaluated),
         both_have_epsilons=second is not None and evaluated.epsilon is not None and second.epsilon is not None,
         **_paired(evaluated, second),
     )
@@ -180,7 +184,7 @@ def comparison_page(
 
 @router.get("/organise/{slug}/submissions/{submission_id}/compare/{other}/{name}.json")
 def comparison_figure(other: str, name: str, evaluated: EvaluatedDep, asked: OrganiserDep) -> Response:
-    second = service.get_evaluated(asked.session, asked.competition, other, evaluated.visibility)
+    second = evaluated_submissions.get_evaluated(asked.session, asked.competition, other, evaluated.visibility)
     a, b = evaluated.epsilon, second.epsilon
     if a is None or b is None or len(a) != len(b):
         raise NotFound("One of the submissions has no epsilons on this split")
@@ -204,7 +208,7 @@ def _paired(first: EvaluatedSubmission, second: EvaluatedSubmission | None) -> d
     if second is None or first.score is None or second.score is None:
         return {"result": None, "refusal": ""}
     try:
-        return {"result": service.compare(first, second), "refusal": ""}
+        return {"result": evaluated_submissions.compare(first, second), "refusal": ""}
     except Conflict as error:
         return {"result": None, "refusal": error.detail}
 

@@ -13,7 +13,7 @@ import pytest
 import typer.testing
 
 from lethe.cli.main import build_app
-from lethe.cli.scaffold import KINDS, LONGEST_NAME, files_in_checkout, files_of_package
+from lethe.cli.scaffold import KINDS, MAX_NAME_LENGTH, files_in_checkout, files_of_package
 from lethe.errors import InvalidInput
 from tests.support.checkout import ROOT, copy_checkout, run
 
@@ -67,7 +67,7 @@ def test_new_files_pass_their_own_tests_and_all_others(checkout: Path, written: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["x", "l" * LONGEST_NAME])
+@pytest.mark.parametrize("name", ["x", "l" * MAX_NAME_LENGTH])
 def test_names_of_any_length_keep_the_format(kind: str, name: str, tmp_path: Path) -> None:
     for folder, files in (
         ("checkout", files_in_checkout(KINDS[kind], name, subfolder="certificates" if kind == "metric" else "")),
@@ -123,7 +123,7 @@ def test_entry_point_of_a_package_is_there(
     assert what[kind]()
 
 
-@pytest.mark.parametrize("name", ["", "Spread", "2nd", "a-b", "../x", "class", "l" * (LONGEST_NAME + 1)])
+@pytest.mark.parametrize("name", ["", "Spread", "2nd", "a-b", "../x", "class", "l" * (MAX_NAME_LENGTH + 1)])
 def test_name_that_no_module_can_have_is_refused(name: str, tmp_path: Path) -> None:
     refused = invoke("new", "metric", name, "--package", str(tmp_path / "new"))
     assert isinstance(refused.exception, InvalidInput)

@@ -71,7 +71,7 @@ def test_entry_that_names_a_file_outside_does_not_agree(tmp_path: Path) -> None:
 
 
 def test_bundle_beyond_the_size_limit_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundle, "MOST_BYTES", 1000)
+    monkeypatch.setattr(bundle, "MAX_BYTES", 1000)
     with ZipFile(tmp_path / "b.zip", "w") as archive:
         archive.writestr("zeros", bytes(1001))
     with pytest.raises(HostFault, match="1,001 bytes"):

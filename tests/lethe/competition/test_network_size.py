@@ -2,7 +2,7 @@
 
 import pytest
 
-from lethe.competition.network_size import LEAST, MAX_PARAMETERS, describe_excess
+from lethe.competition.network_size import MAX_PARAMETERS, MIN_PARAMETERS, describe_excess
 from lethe.networks.builders import build
 
 LANGUAGE = {"width": 24, "layers": 3, "heads": 2, "hidden_width": 40, "context": 32}
@@ -25,7 +25,7 @@ def test_least_size_is_below_the_real_one_but_near(name: str, options: dict[str,
         network |= {"task": "causal-lm", "vocabulary_size": 16}
     built = build(network)
     real = sum(value.numel() for value in (*built.parameters(), *built.buffers()))
-    assert real / 5 < LEAST[name](options) <= real
+    assert real / 5 < MIN_PARAMETERS[name](options) <= real
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lethe.huggingface.errors import InvalidTaskData
-from lethe.huggingface.semeval import LEAST_MMLU, Continuation, semeval_scores
+from lethe.huggingface.semeval import MIN_MMLU, Continuation, semeval_scores
 
 CASES = json.loads((Path(__file__).parent / "semeval_cases.json").read_text("utf-8"))
 
@@ -35,4 +35,4 @@ def test_missing_losses_are_named():
 
 
 def test_threshold_itself_passes():
-    assert scores("mmlu_at_threshold").mmlu == LEAST_MMLU
+    assert scores("mmlu_at_threshold").mmlu == MIN_MMLU

@@ -28,7 +28,7 @@ def test_mmlu_has_the_subject_and_five_examples_before_the_question(model, monke
     examples = "".join(f"Which {i}?\nA. Mara\nB. Quill\nAnswer: B\n\n" for i in range(5))
     assert model.tokenizer.decode(first.prompt) == f"{header}{examples}Who?\nA. Mara\nB. Quill\nAnswer:"
     assert [model.tokenizer.decode(each.ids[each.start :]).strip() for each in (first, second)] == ["A", "B"]
-    monkeypatch.setattr(semeval_task, "LONGEST_PROMPT", len(first.prompt) - 1)
+    monkeypatch.setattr(semeval_task, "MAX_PROMPT_LENGTH", len(first.prompt) - 1)
     seen.clear()
     semeval_task._mmlu(model, data)
     assert "Which 3?" in model.tokenizer.decode(seen[0][0].prompt)

@@ -82,7 +82,7 @@ def test_softmax_attack_in_batches_is_the_same(monkeypatch):
     rows = np.random.default_rng(0).dirichlet(np.ones(3), (3, 40))
     others = np.random.default_rng(1).dirichlet(np.ones(3), (3, 60))
     at_once = softmax_attack(rows, others)
-    monkeypatch.setattr("lethe.metrics.attacks.softmax_attack.LARGEST_BATCH", 1)
+    monkeypatch.setattr("lethe.metrics.attacks.softmax_attack.MAX_BATCH", 1)
     assert softmax_attack(rows, others).tolist() == at_once.tolist()
 
 

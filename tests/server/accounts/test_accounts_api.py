@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from server.accounts import rate_limit, service, sessions, tokens
+from server.accounts import accounts, rate_limit, sessions, tokens
 from server.config import get_settings
 from server.models.account import Account, ApiToken
 from tests.support.instance import PASSWORD, Instance
@@ -106,7 +106,7 @@ def test_log_in_disabled_account_is_refused(server: Instance) -> None:
     register(server)
     token = log_in(server).json()["token"]
     with server.database.write() as session:
-        service.disable(session, service.find(session, "ada"), actor=None, reason="spam")
+        accounts.disable(session, accounts.find(session, "ada"), actor=None, reason="spam")
     assert log_in(server).status_code == 401
     assert server.client.get("/api/v1/me", headers={"Authorization": f"Bearer {token}"}).status_code == 401
 

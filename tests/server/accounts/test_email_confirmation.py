@@ -9,7 +9,7 @@ from server.accounts import email_confirmation
 from server.config import get_settings
 from server.models.account import Account, Role
 from server.models.notification import QueuedEmail
-from server.notifications import repository as notifications
+from server.notifications import notification_repository
 from tests.support.instance import PASSWORD, Instance
 from tests.support.web import Visitor
 
@@ -117,5 +117,5 @@ def test_unconfirmed_addresses_get_no_news(server: Instance) -> None:
     with server.database.write() as session:
         session.get_one(Account, ada.id).email = ADDRESS
     with server.database.read() as session:
-        assert notifications.addresses_of_competition(session, competition.id) == []
-        assert notifications.addresses_of_organisers(session, competition.id) == []
+        assert notification_repository.addresses_of_competition(session, competition.id) == []
+        assert notification_repository.addresses_of_organisers(session, competition.id) == []

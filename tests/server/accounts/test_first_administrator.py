@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
-from server.accounts import service
+from server.accounts import accounts
 from server.config import get_settings
 from server.models.account import Role
 from tests.support.instance import PASSWORD, Instance
@@ -52,7 +52,7 @@ def test_existing_account_is_promoted_and_keeps_its_password(server: Instance) -
     assert status == 0
     assert "reset?token" not in said
     with server.database.read() as session:
-        assert service.find(session, "ada").role == Role.ADMINISTRATOR
+        assert accounts.find(session, "ada").role == Role.ADMINISTRATOR
     assert Visitor(server).log_in("ada", PASSWORD).status_code == 303
 
 
@@ -63,7 +63,7 @@ def test_account_that_is_there_is_not_changed_otherwise(server: Instance, option
     assert status != 0
     assert "keeps its password and address" in said
     with server.database.read() as session:
-        assert service.find(session, "ada").role == Role.PARTICIPANT
+        assert accounts.find(session, "ada").role == Role.PARTICIPANT
 
 
 def test_name_that_cannot_be_one_is_refused_in_words(server: Instance) -> None:

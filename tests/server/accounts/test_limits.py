@@ -24,7 +24,7 @@ def test_wrong_passwords_are_counted_before_they_are_checked(server: Instance, m
             all_in.wait(timeout=1)
         return False
 
-    monkeypatch.setattr("server.accounts.service.verify_password", slow_verify)
+    monkeypatch.setattr("server.accounts.accounts.verify_password", slow_verify)
 
     def guess(number: int) -> int:
         return server.client.post("/api/v1/tokens", json={"name": "ada", "password": f"guess {number}"}).status_code

@@ -2,7 +2,7 @@
 
 import pytest
 
-from server.accounts import repository
+from server.accounts import account_repository
 from server.accounts.look_alikes import get_shape, look_alike_key
 from tests.support.instance import PASSWORD, Instance
 
@@ -56,8 +56,8 @@ def test_names_of_other_shapes_differ(one: str, other: str) -> None:
 def test_shape_of_a_column_is_that_of_its_values(both: Instance) -> None:
     both.account("Rnodern-1")
     with both.database.read() as session:
-        assert repository.account_that_looks_like(session, "modem-l") is not None, "rn twice"
-        assert repository.account_that_looks_like(session, "modern-2") is None
+        assert account_repository.account_that_looks_like(session, "modem-l") is not None, "rn twice"
+        assert account_repository.account_that_looks_like(session, "modern-2") is None
 
 
 @pytest.mark.parametrize("name", ["b0ris", "BORlS", "boris"])

@@ -4,15 +4,13 @@ import pytest
 from sqlalchemy import func, select
 
 from lethe.errors import InvalidInput
-from server.accounts import password_reset
-from server.accounts import service as accounts
+from server.accounts import accounts, password_reset
 from server.admin import account_deletion as deletion
 from server.errors import Conflict
 from server.models.account import Account, ApiToken, Role, WebSession
 from server.models.competition import Membership, Team
 from server.models.submission import Submission
-from server.teams import joining
-from server.teams import service as teams
+from server.teams import joining, teams
 from tests.support.instance import PASSWORD, Instance
 from tests.support.web import Visitor, plain_text
 

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import select
 
 from lethe.competition.visibility import Visibility
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.db import now
-from server.leaderboard import service as boards
+from server.leaderboard import boards
 from server.leaderboard.summaries import summary
 from server.models.account import Account, Role
 from server.models.audit import AuditEvent

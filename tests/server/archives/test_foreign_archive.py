@@ -11,10 +11,10 @@ from sqlalchemy import func, select
 
 from lethe.client.receipts import verify
 from lethe.errors import InvalidInput
-from server.accounts import service as accounts
+from server.accounts import accounts
 from server.admin import exports
 from server.archives.exporter import MANIFEST, write
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.config import get_settings
 from server.db import Base
 from server.migrate import upgrade

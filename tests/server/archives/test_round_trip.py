@@ -14,7 +14,7 @@ from lethe.client.receipts import verify
 from lethe.competition.stored_document import SCHEMA_VERSION
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput
-from server.accounts import service as accounts
+from server.accounts import accounts
 from server.archives.exporter import MANIFEST, write
 from server.archives.importer import read
 from server.archives.tables import OWN_PARTS, PEOPLE, rows
@@ -23,7 +23,7 @@ from server.config import Settings, get_settings
 from server.db import Database
 from server.errors import Conflict, NotAuthenticated
 from server.evaluations.kept_weights import is_weights
-from server.leaderboard import service as boards
+from server.leaderboard import boards
 from server.models.account import Account, Role
 from server.models.competition import Competition
 from server.models.submission import Submission

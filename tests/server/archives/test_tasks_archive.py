@@ -15,7 +15,7 @@ from server.archives.exporter import write
 from server.config import get_settings
 from server.db import Database
 from server.errors import Conflict
-from server.leaderboard import service as boards
+from server.leaderboard import boards
 from server.models.account import Role
 from server.models.competition import Competition
 from server.models.submission import Submission

@@ -10,8 +10,8 @@ from lethe.reports.benchmark_tables import benchmark_tables
 from server.accounts import sessions
 from server.benchmarks import submitting
 from server.db import now
-from server.metric_results import service as metric_results
-from server.metric_results.service import ComputedMetric
+from server.metric_results import metric_results
+from server.metric_results.metric_results import ComputedMetric
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionState, Split, SplitState
 from server.models.evaluation import Evaluation

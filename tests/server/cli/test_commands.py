@@ -10,7 +10,7 @@ from typer.testing import Result
 
 from lethe.cli import client_config, output
 from lethe.cli.submission_commands import exit_status
-from server.competitions import service
+from server.competitions import competitions
 from server.db import now
 from server.models.account import Role
 from server.models.competition import Competition, Split, SplitState
@@ -200,7 +200,7 @@ def test_create_with_prepare_makes_both_splits(
         session.get_one(Split, split_id).state = SplitState.READY.value
 
     monkeypatch.setattr(
-        service.queue, "send_after_commit", lambda session, _, *to, **__: worker(session, *to) if to else None
+        competitions.queue, "send_after_commit", lambda session, _, *to, **__: worker(session, *to) if to else None
     )
     found = answer(lethe("competition", "create", str(path), "--prepare", "--json"))
     assert [split["state"] for split in found["splits"]] == ["ready", "ready"]

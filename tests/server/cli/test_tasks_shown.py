@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from lethe.cli import output
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.config import get_settings
 from server.db import now
 from server.models.account import Account, Role

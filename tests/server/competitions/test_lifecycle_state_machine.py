@@ -19,14 +19,12 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import AppError
 from server import queue
 from server.admin import competition_edits, moderation
-from server.competitions import lifecycle
-from server.competitions import service as competitions
+from server.competitions import competitions, lifecycle
 from server.config import get_settings
 from server.db import Database, new_id, now
-from server.evaluations import service as evaluations
-from server.finals import decisions, scheduler
-from server.finals import service as finals
-from server.leaderboard import service as boards
+from server.evaluations import evaluations
+from server.finals import decisions, finals, scheduler
+from server.leaderboard import boards
 from server.models.account import Account, Role
 from server.models.audit import AuditEvent
 from server.models.competition import Competition, CompetitionState, Membership, Split, SplitState, Team
@@ -34,10 +32,9 @@ from server.models.evaluation import Evaluation, EvaluationState, PrivateScore, 
 from server.models.submission import Fault, Submission
 from server.scoring import scores
 from server.scoring.scores import ScoreRecord
-from server.submissions import service as submissions
+from server.submissions import submissions
 from server.submissions.upload_check import CheckedUpload, Upload
-from server.teams import joining
-from server.teams import service as teams
+from server.teams import joining, teams
 from tests.support.instance import GOOD_CODE, competition_toml
 from tests.support.postgres import PostgresServer
 

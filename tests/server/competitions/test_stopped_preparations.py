@@ -8,8 +8,7 @@ from sqlalchemy import Column, Table, func, insert, select
 
 from lethe.errors import NotFound
 from server.admin.competition_edits import may_replace_file
-from server.competitions import service as competitions
-from server.competitions import split_leases
+from server.competitions import competitions, split_leases
 from server.competitions.split_leases import SPLITS, SplitWork
 from server.db import UtcDateTime, clock, new_id, now
 from server.models.account import Account, Role

@@ -7,17 +7,16 @@ import pytest
 from sqlalchemy import select
 
 from lethe.competition.visibility import Visibility
-from server.accounts import service as accounts
-from server.competitions import organisers, split_leases
-from server.competitions import service as competitions
+from server.accounts import accounts
+from server.competitions import competitions, organisers, split_leases
 from server.db import now
 from server.errors import Conflict
-from server.evaluations import service as evaluations
+from server.evaluations import evaluations
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionState, Split, SplitState
 from server.models.participation import Participant, TermsAcceptance
 from server.models.submission import Fault, Submission
-from server.notifications import repository
+from server.notifications import notification_repository
 from tests.support.instance import GOOD_CODE, Instance, make_zip
 from tests.support.tasks import FACES, make_ready, open_tasks, part_ids, score_parts, tasks_toml
 
@@ -482,5 +481,5 @@ def test_announcements_reach_who_is_admitted_and_has_no_team(server: Instance) -
         for name in ("cyd", "dan"):
             session.add(TermsAcceptance(competition_id=competition.id, account_id=people[name].id, version=1))
         session.flush()
-        found = repository.addresses_of_competition(session, competition.id)
+        found = notification_repository.addresses_of_competition(session, competition.id)
     assert found == ["ada@example.org", "dan@example.org", "olga@example.org"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.models.account import Role
 from tests.support.instance import Instance, competition_toml
 

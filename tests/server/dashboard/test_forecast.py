@@ -7,11 +7,11 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.dashboard import forecast
+from server.dashboard.dashboard import Light, get_dashboard
+from server.dashboard.dashboard_repository import FailureCount
 from server.dashboard.health_warnings import MANY_TEAMS, failure_warnings
-from server.dashboard.repository import FailureCount
-from server.dashboard.service import Light, get_dashboard
 from server.db import now
 from server.models.account import Role
 from server.models.competition import Competition

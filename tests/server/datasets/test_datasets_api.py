@@ -9,8 +9,8 @@ import pytest
 
 from server.competitions import organisers
 from server.config import get_settings
-from server.datasets import service
-from server.datasets.service import CheckedUpload
+from server.datasets import datasets
+from server.datasets.datasets import CheckedUpload
 from server.db import now
 from server.errors import TooLarge
 from server.maintenance import retention
@@ -92,7 +92,7 @@ def test_quota_holds_for_parallel_processes(both: Instance, monkeypatch: pytest.
         together.wait()
         try:
             with both.database.write() as session:
-                service.reserve(session, get_settings(), olga, name=f"d{number}", archive=archive)
+                datasets.reserve(session, get_settings(), olga, name=f"d{number}", archive=archive)
         except TooLarge:
             return False
         return True

@@ -19,7 +19,7 @@ from lethe.competition.visibility import Visibility
 from server.accounts import sessions
 from server.db import now
 from server.leaderboard import summaries
-from server.metric_results.service import hash_parameters
+from server.metric_results.metric_results import hash_parameters
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, RunLog, Shard, ShardAttempt, score_table
 from server.models.metric_result import MetricResult

@@ -8,7 +8,7 @@ import pytest
 from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
 from server.db import Database, now
-from server.evaluations import service
+from server.evaluations import evaluations
 from server.models.account import Account
 from server.models.competition import Competition, Split, SplitState, Team
 from server.models.submission import Submission
@@ -121,5 +121,5 @@ def add_submission(
         session.add(submission)
         session.flush()
         split = session.query(Split).filter_by(competition_id=competition.id, visibility=visibility).one()
-        service.start(session, submission, split, smoke=smoke)
+        evaluations.start(session, submission, split, smoke=smoke)
     return submission

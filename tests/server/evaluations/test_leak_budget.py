@@ -11,18 +11,18 @@ import pytest
 from lethe.runtime.error_classes import ErrorClass
 from server.api.submissions.schemas import FailureOut
 from server.db import Database
-from server.evaluations import leak_budget, leases, repository, rerun
+from server.evaluations import evaluation_repository, leak_budget, leases, rerun
 from server.evaluations.claimed_shard import ShardFailure
 from server.evaluations.leak_budget import estimate_price
 from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Evaluation, Shard
 from server.models.leak_budget import Disclosure
 from server.models.submission import Fault, Submission
-from server.teams import repository as teams
+from server.teams import team_repository
 from tests.server.evaluations.conftest import N, Submit, add_submission
 
 DETAIL_BITS = 14.0
-LEAST = estimate_price(detail_bits=0, n_runs=N).least
+MIN_PRICE = estimate_price(detail_bits=0, n_runs=N).least
 WHOLE = estimate_price(detail_bits=DETAIL_BITS, n_runs=N).whole
 FAILURE = ShardFailure(
     fault=Fault.PARTICIPANT,
@@ -96,7 +96,7 @@ def test_details_are_told_while_they_fit_and_the_class_always(database: Database
     assert second.remaining_bits == 1.0
     assert (third.error_class, third.exception_type, third.file, third.line) == ("exception", None, None, None)
     assert third.withheld
-    assert (third.bits, third.remaining_bits) == (round(LEAST, 1), 0.0)
+    assert (third.bits, third.remaining_bits) == (round(MIN_PRICE, 1), 0.0)
     assert third.renews_at == datetime(2031, 5, 7, tzinfo=UTC)
     assert third.message is not None
     assert third.message.startswith("It raised. ")
@@ -159,7 +159,7 @@ def test_public_sample_and_faults_of_this_side_cost_nothing(
 def test_running_a_submission_again_gives_nothing_back(
     database: Database, fail: Fail, submit: Submit, competition: Competition
 ) -> None:
-    set_budget(database, WHOLE + LEAST)
+    set_budget(database, WHOLE + MIN_PRICE)
     fail("a")
     with database.write() as session:
         submission = session.query(Submission).one()
@@ -179,9 +179,9 @@ def test_a_merged_team_has_spent_what_both_have(database: Database, fail: Fail) 
     fail("b")
     with database.write() as session:
         b = session.query(Team).filter_by(name="b").one()
-        teams.move_everything(session, team_id=a.id, into_id=b.id)
+        team_repository.move_everything(session, team_id=a.id, into_id=b.id)
     with database.write() as session:
-        spent = leak_budget.repository.bits_told(
+        spent = leak_budget.leak_budget_repository.bits_told(
             session, b.id, since=datetime(2000, 1, 1, tzinfo=UTC), before=datetime(3000, 1, 1, tzinfo=UTC)
         )
     assert spent == pytest.approx(2 * WHOLE)
@@ -196,19 +196,19 @@ def test_failures_at_the_same_moment_share_one_budget(
         ids = [session.query(Evaluation).filter_by(submission_id=each.id).one().id for each in submissions]
     together = threading.Barrier(len(ids))
     outcomes: list[Any] = []
-    counted = leak_budget.repository.bits_told
+    counted = leak_budget.leak_budget_repository.bits_told
 
     def counted_slowly(*args: Any, **kwargs: Any) -> float:
         bits = counted(*args, **kwargs)
         time.sleep(0.2)  # whoever does not wait for the others now spends what they spend
         return bits
 
-    monkeypatch.setattr(leak_budget.repository, "bits_told", counted_slowly)
+    monkeypatch.setattr(leak_budget.leak_budget_repository, "bits_told", counted_slowly)
 
     def end(evaluation_id: str) -> None:
         together.wait()
         with database.write() as session:
-            evaluation = repository.lock_evaluation(session, evaluation_id)
+            evaluation = evaluation_repository.lock_evaluation(session, evaluation_id)
             submission = session.get_one(Submission, evaluation.submission_id)
             evaluation.error = {
                 "message": "x y", "class_message": "x", "line": 7, "on_hidden_data": True, "detail_bits": DETAIL_BITS

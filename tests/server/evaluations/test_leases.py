@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import update
 
 from server.db import Database, clock, database_time, now
-from server.evaluations import lease_reaper, leases, repository, service
+from server.evaluations import evaluation_repository, evaluations, lease_reaper, leases
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.models.competition import Competition
 from server.models.evaluation import Evaluation, PublicScore, Shard, ShardAttempt
@@ -33,13 +33,15 @@ def test_start_twice_makes_one_evaluation(database: Database, competition: Compe
     submission = submit("a")
     with database.write() as session:
         evaluation = session.query(Evaluation).one()
-        again = service.start(session, session.merge(submission), evaluation_split(session, evaluation), smoke=False)
+        again = evaluations.start(
+            session, session.merge(submission), evaluation_split(session, evaluation), smoke=False
+        )
         assert again.id == evaluation.id
         assert session.query(Shard).count() == 3
 
 
 def evaluation_split(session, evaluation):  # type: ignore[no-untyped-def]
-    return repository.evaluation_with_split(session, evaluation.id).split
+    return evaluation_repository.evaluation_with_split(session, evaluation.id).split
 
 
 def test_claim_seeds_depend_on_split_and_run_only(database: Database, submit: Submit) -> None:
@@ -306,7 +308,7 @@ def test_cancel_takes_the_work_away(database: Database, submit: Submit) -> None:
     submission = submit("a")
     shard = claim(database)
     with database.write() as session:
-        service.cancel(session, session.get_one(Submission, submission.id), refunded=True)
+        evaluations.cancel(session, session.get_one(Submission, submission.id), refunded=True)
     assert stage(database, submission) == "cancelled"
     assert not close(database, shard)
     with database.write() as session:
@@ -336,7 +338,7 @@ def test_progress_counts_runs_and_tells_the_attempts(database: Database, submit:
     with database.write() as session:
         leases.heartbeat(session, second, lease_s=60, runs_done=2, wall_time_s=1)
     with database.read() as session:
-        found = service.progress(session, [submission.id])[submission.id]
+        found = evaluations.progress(session, [submission.id])[submission.id]
     assert (found.runs_done, found.runs_total) == (SHARD_RUNS + 2, N)
     assert [entry.outcome for entry in found.attempts] == ["done", "running"]
     assert found.remaining_s is not None

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from server.disclosure.shown_progress import STEPS, shown_progress
-from server.evaluations.service import AttemptEntry, EvaluationProgress
+from server.evaluations.evaluations import AttemptEntry, EvaluationProgress
 
 AT = datetime(2026, 3, 1, 12, 30, 20, tzinfo=UTC)
 TOTAL, SHARD = 512, 32

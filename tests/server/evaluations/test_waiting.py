@@ -6,8 +6,7 @@ import pytest
 from sqlalchemy import select, update
 
 from server.db import Database, clock, database_time
-from server.evaluations import service as evaluations
-from server.evaluations import unserved
+from server.evaluations import evaluations, unserved
 from server.evaluations.unserved import Wait, find_wait
 from server.models.account import Account
 from server.models.audit import AuditEvent

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from lethe.competition.visibility import Visibility
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.db import now
 from server.finals import scheduler
 from server.models.account import Role

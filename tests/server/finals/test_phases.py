@@ -14,7 +14,7 @@ from server.finals import scheduler
 from server.models.account import Role
 from server.models.competition import Competition, CompetitionState, Team
 from server.models.submission import Submission
-from server.submissions import service as submissions
+from server.submissions import submissions
 from tests.support.instance import Instance
 
 C = "/api/v1/competitions/digits"

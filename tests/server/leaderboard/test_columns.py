@@ -3,10 +3,10 @@
 import pytest
 
 from lethe.competition.visibility import Visibility
-from server.competitions import service as competitions
-from server.leaderboard import service
-from server.leaderboard.service import Board
-from server.metric_results.service import hash_parameters
+from server.competitions import competitions
+from server.leaderboard import boards
+from server.leaderboard.boards import Board
+from server.metric_results.metric_results import hash_parameters
 from server.models.competition import Competition
 from tests.support.instance import Instance
 from tests.support.scores import add_metric, add_team, scored
@@ -37,8 +37,8 @@ def make_boards(
         add_metric(session, worse, "umia", 0.9)
         scored(session, bob, split, 0.10)
         session.flush()
-        whole = service.board_for(session, stored, visibility, organiser=True)
-        return whole, service.board_for(session, stored, visibility, organiser=False)
+        whole = boards.board_for(session, stored, visibility, organiser=True)
+        return whole, boards.board_for(session, stored, visibility, organiser=False)
 
 
 def test_column_is_of_the_best_submission_beside_its_references(both: Instance) -> None:
@@ -48,7 +48,7 @@ def test_column_is_of_the_best_submission_beside_its_references(both: Instance) 
     values = {row.entry.team: umia.get(row.entry) for row in whole.rows}
     assert values["bob"] is None
     assert (values["ada"].value, values["ada"].interval_low) == (0.51239, 0.50001)  # type: ignore[union-attr]
-    assert values[service.ORACLE_NAME].value == umia.oracle == 0.01234  # type: ignore[union-attr]
+    assert values[boards.ORACLE_NAME].value == umia.oracle == 0.01234  # type: ignore[union-attr]
     assert umia.original == 3.00049
     assert klom.values == {}, "a value of other parameters is not the column's"
 

@@ -1,7 +1,7 @@
 """The leaderboard over HTTP."""
 
 from lethe.competition.visibility import Visibility
-from server.competitions import service as competitions
+from server.competitions import competitions
 from tests.support.instance import Instance
 from tests.support.scores import add_team, scored
 

@@ -8,9 +8,9 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.db import now
-from server.leaderboard import service
+from server.leaderboard import boards
 from server.leaderboard.ranking import RowKind
 from server.models.account import Account, Role
 from server.models.competition import Competition, Split, Team
@@ -30,7 +30,7 @@ def get_splits(session: Session, competition: Competition) -> tuple[Split, Split
 
 
 def names(session: Session, competition: Competition, viewer: Account | None = None) -> list[tuple[int | None, str]]:
-    board = service.board(session, competition, Visibility.PUBLIC, viewer=viewer)
+    board = boards.board(session, competition, Visibility.PUBLIC, viewer=viewer)
     return [(row.rank, row.entry.team) for row in board.rows]
 
 
@@ -42,9 +42,9 @@ def test_a_team_stands_with_its_best_score(both: Instance) -> None:
         scored(session, ada, public, 0.05)
         scored(session, ada, public, 0.15)
         scored(session, bob, public, 0.10)
-        board = service.whole_board(session, competition, Visibility.PUBLIC)
+        board = boards.whole_board(session, competition, Visibility.PUBLIC)
     assert [(row.rank, row.entry.team, row.entry.score) for row in board.rows] == [
-        (None, service.ORACLE_NAME, 0.2),
+        (None, boards.ORACLE_NAME, 0.2),
         (1, "ada", 0.15),
         (2, "bob", 0.10),
     ]
@@ -64,7 +64,7 @@ def test_line_times_equal_the_submissions_to_the_microsecond(both: Instance, mic
         session.flush()
         if both.database.engine.dialect.name == "postgresql":
             session.execute(text("SET LOCAL TIME ZONE 'Asia/Kolkata'"))
-        entry = service.whole_board(session, competition, Visibility.PUBLIC).rows[-1].entry
+        entry = boards.whole_board(session, competition, Visibility.PUBLIC).rows[-1].entry
     assert (entry.received_at, entry.last_entry_at) == (at, at + timedelta(hours=1))
     assert entry.received_at is not None
     assert entry.received_at.tzinfo is UTC
@@ -79,7 +79,7 @@ def test_a_refunded_submission_counts_as_no_entry(both: Instance) -> None:
             for place in range(2):
                 scored(session, team, public, 0.1).refunded = place < n_refunded
         session.flush()
-        rows = service.whole_board(session, competition, Visibility.PUBLIC).rows
+        rows = boards.whole_board(session, competition, Visibility.PUBLIC).rows
     assert {row.entry.team: (row.entry.entries, row.entry.last_entry_at is None) for row in rows if row.rank} == {
         "one": (1, False),
         "both": (0, True),
@@ -90,7 +90,7 @@ def test_an_unscored_team_is_not_on_the_board(both: Instance) -> None:
     competition = both.competition()
     with both.database.write() as session:
         add_submission(session, add_team(session, competition, "ada"), stage="running")
-        assert service.whole_board(session, competition, Visibility.PUBLIC).rows == ()
+        assert boards.whole_board(session, competition, Visibility.PUBLIC).rows == ()
 
 
 def test_only_the_current_evaluation_counts(both: Instance) -> None:
@@ -100,7 +100,7 @@ def test_only_the_current_evaluation_counts(both: Instance) -> None:
         ada = add_team(session, competition, "ada")
         scored(session, ada, public, 0.19, is_current=False, scorer_version="0")
         scored(session, ada, public, 0.01)
-        board = service.whole_board(session, competition, Visibility.PUBLIC)
+        board = boards.whole_board(session, competition, Visibility.PUBLIC)
     assert [row.entry.score for row in board.rows if row.entry.team == "ada"] == [0.01]
 
 
@@ -112,7 +112,7 @@ def test_a_disqualified_submission_does_not_count(both: Instance) -> None:
         scored(session, ada, public, 0.19).disqualified_at = now()
         scored(session, ada, public, 0.01)
         session.flush()
-        board = service.whole_board(session, competition, Visibility.PUBLIC)
+        board = boards.whole_board(session, competition, Visibility.PUBLIC)
     assert [row.entry.score for row in board.rows if row.entry.team == "ada"] == [0.01]
 
 
@@ -140,7 +140,7 @@ def test_a_baseline_takes_no_rank(both: Instance) -> None:
         public, _ = get_splits(session, competition)
         scored(session, add_team(session, competition, "host", is_baseline=True), public, 0.12)
         scored(session, add_team(session, competition, "ada"), public, 0.1)
-        rows = service.whole_board(session, competition, Visibility.PUBLIC).rows
+        rows = boards.whole_board(session, competition, Visibility.PUBLIC).rows
     assert [(row.rank, row.entry.kind) for row in rows] == [
         (None, RowKind.ORACLE),
         (None, RowKind.BASELINE),
@@ -155,14 +155,14 @@ def test_the_private_board_is_sealed_for_participants(server: Instance, state: s
     with server.database.read() as session:
         for viewer in (None, ada):
             with pytest.raises(NotFound, match="sealed"):
-                service.board(session, competition, Visibility.PRIVATE, viewer=viewer)
+                boards.board(session, competition, Visibility.PRIVATE, viewer=viewer)
 
 
 def test_an_organiser_sees_the_private_board_once_it_is_computed(server: Instance) -> None:
     olga = server.account("olga", Role.ORGANISER)
     competition = server.competition(organiser=olga, state="provisional")
     with server.database.read() as session:
-        assert service.board(session, competition, Visibility.PRIVATE, viewer=olga).visibility is Visibility.PRIVATE
+        assert boards.board(session, competition, Visibility.PRIVATE, viewer=olga).visibility is Visibility.PRIVATE
 
 
 def test_everybody_sees_the_private_board_after_the_reveal(server: Instance) -> None:
@@ -171,8 +171,8 @@ def test_everybody_sees_the_private_board_after_the_reveal(server: Instance) -> 
         _, private = get_splits(session, competition)
         scored(session, add_team(session, competition, "ada"), private, 0.1)
     with server.database.read() as session:
-        board = service.board(session, competition, Visibility.PRIVATE, viewer=None)
-    assert [row.entry.team for row in board.rows] == [service.ORACLE_NAME, "ada"]
+        board = boards.board(session, competition, Visibility.PRIVATE, viewer=None)
+    assert [row.entry.team for row in board.rows] == [boards.ORACLE_NAME, "ada"]
 
 
 def test_excluded_finals_are_not_on_the_private_board(both: Instance) -> None:
@@ -184,7 +184,7 @@ def test_excluded_finals_are_not_on_the_private_board(both: Instance) -> None:
         entries[1].selected = False
         entries[2].excluded_at = now()
         session.flush()
-        board = service.whole_board(session, competition, Visibility.PRIVATE)
+        board = boards.whole_board(session, competition, Visibility.PRIVATE)
     assert [row.entry.team for row in board.rows if row.rank] == ["final"]
 
 
@@ -196,7 +196,7 @@ def test_intervals_are_shown_where_the_organiser_says_so(server: Instance) -> No
         for number, competition in enumerate((shown, hidden)):
             public, _ = get_splits(session, competition)
             scored(session, add_team(session, competition, f"ada{number}"), public, 0.1, interval=(0.08, 0.12))
-            row = service.whole_board(session, competition, Visibility.PUBLIC).rows[-1]
+            row = boards.whole_board(session, competition, Visibility.PUBLIC).rows[-1]
             intervals.append((row.entry.interval_low, row.tied_group))
     assert intervals == [(0.08, 1), (None, None)]
 
@@ -210,6 +210,6 @@ def test_the_number_of_queries_does_not_grow_with_the_teams(server: Instance) ->
             for place in range(teams):
                 scored(session, add_team(session, competition, f"t{number}-{place}"), public, 0.01 * place)
         with server.database.read() as session, counted_queries(server.database.engine) as queries:
-            service.whole_board(session, competition, Visibility.PUBLIC)
+            boards.whole_board(session, competition, Visibility.PUBLIC)
         counts.append(len(queries))
     assert counts[0] == counts[1] <= 5

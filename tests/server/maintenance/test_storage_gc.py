@@ -19,7 +19,7 @@ from server.config import Settings
 from server.db import Database, now
 from server.errors import QuotaExceeded
 from server.maintenance import retention
-from server.maintenance.repository import Garbage
+from server.maintenance.garbage_repository import Garbage
 from server.models.account import ApiToken, PasswordReset, Role, WebSession
 from server.models.competition import Competition, Team
 from server.models.evaluation import RunLog, Shard
@@ -27,7 +27,7 @@ from server.models.invitation import Invitation
 from server.models.notification import Delivery, DeliveryState, QueuedEmail
 from server.models.submission import Submission
 from server.storage import Storage, content_key
-from server.submissions import service as submissions
+from server.submissions import submissions
 from server.submissions.upload_check import Upload, check_and_store
 from tests.server.evaluations.conftest import Submit, competition, database, sent, submit
 from tests.support.instance import GOOD_CODE, Instance

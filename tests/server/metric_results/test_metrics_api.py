@@ -9,7 +9,7 @@ from lethe.competition.visibility import Visibility
 from lethe.metrics.core.registry import metric, metrics
 from server.db import now
 from server.disclosure.gate import BITS_OF_A_CONFIRMATION
-from server.metric_results import service
+from server.metric_results import metric_results
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.evaluation import Evaluation
@@ -100,16 +100,16 @@ def test_values_of_an_older_version_are_computed_again(server: Instance, monkeyp
     compute(server, scored(server))
     newer = dict(metrics()) | {"klom": replace(metric("klom"), version=2)}
     with server.database.write() as session:
-        assert service.recompute_outdated(session) == [], "every value is of its metric's version"
-    monkeypatch.setattr(service, "metrics", lambda: newer)
+        assert metric_results.recompute_outdated(session) == [], "every value is of its metric's version"
+    monkeypatch.setattr(metric_results, "metrics", lambda: newer)
     with server.database.write() as session:
-        assert service.recompute_outdated(session) == [], "an older process may still be at it"
+        assert metric_results.recompute_outdated(session) == [], "an older process may still be at it"
         for row in session.scalars(select(MetricResult)):
-            row.computed_at = now() - 2 * service.UPGRADED_WITHIN
+            row.computed_at = now() - 2 * metric_results.UPGRADED_WITHIN
     with server.database.write() as session:
-        (evaluation,) = service.recompute_outdated(session)
-        assert [each.metric_id for each in service.waiting(session, evaluation)] == ["klom"]
-        assert service.recompute_outdated(session) == []
+        (evaluation,) = metric_results.recompute_outdated(session)
+        assert [each.metric_id for each in metric_results.waiting(session, evaluation)] == ["klom"]
+        assert metric_results.recompute_outdated(session) == []
 
 
 def test_recording_twice_changes_nothing(server: Instance) -> None:
@@ -129,8 +129,8 @@ def test_metrics_of_old_scores_are_asked_for_by_recompute(server: Instance) -> N
     assert answer.json() == {"evaluations": 1}
     with server.database.read() as session:
         evaluation = session.scalars(select(Evaluation).where(Evaluation.submission_id == submission)).one()
-        assert [each.metric_id for each in service.waiting(session, evaluation.id)] == ["accuracy_gap", "klom"]
-        assert service.of_competition(session, competition, Visibility.PUBLIC, ["klom"]) == {}
+        assert [each.metric_id for each in metric_results.waiting(session, evaluation.id)] == ["accuracy_gap", "klom"]
+        assert metric_results.of_competition(session, competition, Visibility.PUBLIC, ["klom"]) == {}
 
 
 def of_metrics() -> Select[tuple[Disclosure]]:
@@ -165,7 +165,9 @@ def bits_told(server: Instance) -> list[float]:
 
 def compute_newer_version(server: Instance, submission: str, value: float) -> None:
     with server.database.write() as session:
-        service.repository.ask_again(session, [row.id for row in session.scalars(select(MetricResult))], at=now())
+        metric_results.metric_result_repository.ask_again(
+            session, [row.id for row in session.scalars(select(MetricResult))], at=now()
+        )
     compute(server, submission, value)
 
 

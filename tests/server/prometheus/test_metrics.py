@@ -10,7 +10,7 @@ from server.config import get_settings
 from server.evaluations import leases
 from server.health import Readiness
 from server.last_times import Upkeep
-from server.prometheus.service import KEPT_FOR_S, LastFigures
+from server.prometheus.exposition import KEPT_FOR_S, LastFigures
 from server.worker_facts import WorkerFacts
 from server.workers import registration
 from server.workers.registration import Fitting
@@ -86,7 +86,7 @@ def test_figures_stay_for_a_while_when_the_database_is_silent(
     assert both.submit(both.participant()).status_code == 201
     assert values(both)["lethe_shards_queued"] == 1
     if how == "fails":
-        monkeypatch.setattr("server.prometheus.service.figures", fail)
+        monkeypatch.setattr("server.prometheus.exposition.figures", fail)
     else:
         silent(both, monkeypatch)
     passed[0] = KEPT_FOR_S - 1

@@ -6,16 +6,15 @@ import pytest
 from sqlalchemy import select
 
 from lethe.competition.visibility import Visibility
-from server.competitions import service as competitions
-from server.evaluations import leases
-from server.evaluations import service as evaluations
-from server.finals import service as finals
-from server.leaderboard import service as boards
+from server.competitions import competitions
+from server.evaluations import evaluations, leases
+from server.finals import finals
+from server.leaderboard import boards
 from server.models.account import Role
 from server.models.audit import AuditEvent
 from server.models.evaluation import Evaluation, PublicScore, Shard
 from server.models.submission import Fault, Submission
-from server.rejudging import service as rejudging
+from server.rejudging import rejudgings
 from tests.support.instance import Instance
 from tests.support.rejudging import BASE, board, finish
 
@@ -155,7 +154,7 @@ def fail_as_host(server: Instance) -> None:
 
 def retry(server: Instance) -> int:
     with server.database.write() as session:
-        return rejudging.retry_host_faults(session, max_attempts=1)
+        return rejudgings.retry_host_faults(session, max_attempts=1)
 
 
 def test_host_fault_is_retried_and_replaces_no_score(both: Instance) -> None:
@@ -164,7 +163,7 @@ def test_host_fault_is_retried_and_replaces_no_score(both: Instance) -> None:
     finish(both, sent["bob"], 0.1)
     with both.database.write() as session:
         bobs = select(Evaluation.id).where(Evaluation.submission_id == sent["bob"], Evaluation.is_current.is_(False))
-        evaluations.repository.cancel_open_shards(session, session.scalars(bobs).one())
+        evaluations.evaluation_repository.cancel_open_shards(session, session.scalars(bobs).one())
     for _ in range(finals.HOST_RETRIES):
         fail_as_host(both)
         assert step(both, olga, made, "preview").json()["complete"] is True

@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, NotFound
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.models.competition import Competition, Team
 from server.models.evaluation import PublicScore
 from server.submission_analysis import comparison

@@ -8,14 +8,14 @@ from sqlalchemy import select
 from lethe.competition.visibility import Visibility
 from lethe.methods.catalogue import method_source
 from server.db import now
-from server.leaderboard import service as boards
+from server.leaderboard import boards
 from server.leaderboard.ranking import RowKind
 from server.models.account import Role
 from server.models.competition import Competition, Membership, Team
 from server.models.evaluation import Shard
 from server.models.submission import Submission
 from server.submissions import baselines
-from server.submissions.service import read_code
+from server.submissions.submissions import read_code
 from tests.support.instance import Instance
 
 REPORT = '[report]\nbaselines = ["finetune", { id = "scrub", LR = 0.25 }]\n'

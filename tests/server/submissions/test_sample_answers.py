@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lethe.evaluation.sample_answer_files import MOST_CHARACTERS, SampleQuestions
+from lethe.evaluation.sample_answer_files import MAX_CHARACTERS, SampleQuestions
 from server.submissions import sample_answers
 from tests.support.instance import Instance
 from tests.support.sample_answers import QUESTIONS, ROWS, STORED, end_smoke_run, make_text_competition
@@ -56,8 +56,8 @@ def test_page_shows_what_a_model_says_as_text(server: Instance, ada: dict[str, s
     assert "&lt;script&gt;alert(1)&lt;/script&gt;\ufffd\ufffd[2J" in page
     assert "<script>alert(1)" not in page
     assert "Where does &lt;b&gt;Bo&lt;/b&gt; live?" in page
-    assert page.count("x" * (MOST_CHARACTERS - 1)) == 1
-    assert "x" * MOST_CHARACTERS not in page
+    assert page.count("x" * (MAX_CHARACTERS - 1)) == 1
+    assert "x" * MAX_CHARACTERS not in page
     assert "Where does Ada live? In Rome In Rome In Łódź" in plain_text(page)
 
 

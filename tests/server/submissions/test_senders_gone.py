@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from server.accounts import service as accounts
+from server.accounts import accounts
 from server.admin import account_deletion as deletion
 from server.models.competition import Team
 from server.models.submission import Submission

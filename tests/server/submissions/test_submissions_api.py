@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from lethe.competition.sections import Submissions
 from lethe.competition.visibility import Visibility
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.db import now
 from server.errors import Conflict
 from server.evaluations import leases
@@ -21,7 +21,7 @@ from server.models.audit import AuditEvent
 from server.models.competition import CompetitionState, Membership, Team
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, RunLog, Shard
 from server.models.submission import Stage, Submission
-from server.submissions import service
+from server.submissions import submissions
 from server.submissions.upload_check import Upload, check_and_store
 from tests.support.instance import GOOD_CODE, Instance, make_zip
 
@@ -172,10 +172,10 @@ def test_time_of_receipt_decides_not_time_of_storage(server: Instance) -> None:
         checked = asyncio.run(check_and_store(server.storage, upload, account_id=account.id, rules=Submissions()))
         if taken:
             with server.database.write() as session:
-                assert service.accept(session, competition, account, checked).submission.received_at == received_at
+                assert submissions.accept(session, competition, account, checked).submission.received_at == received_at
         else:
             with pytest.raises(Conflict), server.database.write() as session:
-                service.accept(session, competition, account, checked)
+                submissions.accept(session, competition, account, checked)
 
 
 def test_quota_of_the_day_is_enforced_and_said(both: Instance) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 from sqlalchemy import event, text
 from sqlalchemy.orm import Session
 
-from server.accounts import service as accounts
-from server.competitions import service as competitions
+from server.accounts import accounts
+from server.competitions import competitions
 from server.db import now
 from server.models.account import Account
 from server.models.competition import Competition
-from server.teams import joining, service
+from server.teams import joining, teams
 from tests.support.instance import Instance
 from tests.support.team_requests import BASE, call, lead, link
 
@@ -92,7 +92,7 @@ def test_two_accounts_of_one_mailbox_at_once(both: Instance) -> None:
             account.email, account.email_confirmed_at = address, now()
     answer = answer_behind(
         both,
-        lambda session, competition: service.create(session, competition, accounts.find(session, "ada"), name="First"),
+        lambda session, competition: teams.create(session, competition, accounts.find(session, "ada"), name="First"),
         lambda: call(both, twin, "POST", "/teams", name="Second"),
     )
     assert answer.status_code == 403
@@ -120,7 +120,7 @@ def test_invitations_at_once_keep_to_their_number(both: Instance) -> None:
 
     def invite_all(session: Session, competition: Competition) -> None:
         actor = accounts.find(session, "ada")
-        team = joining.service.own_team(session, competition, actor)
+        team = joining.teams.own_team(session, competition, actor)
         for _ in range(joining.MAX_OPEN):
             joining.invite(session, team, actor=actor)
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from server.accounts import service as accounts
+from server.accounts import accounts
 from server.db import now
 from server.errors import Conflict
 from server.models.account import Account, Role
-from server.teams import service as teams
+from server.teams import teams
 from tests.support.instance import PASSWORD, Instance
 
 Take = Callable[[Session], object]

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import server
-from server.accounts import service as accounts
+from server.accounts import accounts
 from server.admin import moderation
 from server.audit import log as audit
 from server.models.competition import Competition

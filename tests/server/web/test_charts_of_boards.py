@@ -3,11 +3,11 @@
 import pytest
 
 from lethe.competition.visibility import Visibility
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.evaluation import PublicScore
-from server.teams import service as teams
+from server.teams import teams
 from server.web.charts.vega_charts import failures, score_over_time, slope
 from tests.support.instance import Instance
 from tests.support.scores import add_team, scored

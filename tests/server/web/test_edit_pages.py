@@ -10,7 +10,7 @@ from sqlalchemy import select
 from lethe.competition.file import parse_competition
 from lethe.competition.sections import Limits
 from lethe.competition.visibility import Visibility
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.db import now
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionState, SplitState

@@ -15,7 +15,7 @@ def test_server_failure_names_only_the_request(
     def explode(*_args: object, **_values: object) -> None:
         raise RuntimeError("the secret cause")
 
-    monkeypatch.setattr("server.competitions.service.list_visible", explode)
+    monkeypatch.setattr("server.competitions.competitions.list_visible", explode)
     answer = visitor.get("/", headers=HTML)
     assert answer.status_code == 500
     assert f"request {answer.headers['X-Request-ID']}" in plain_text(answer.text)

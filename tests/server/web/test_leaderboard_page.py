@@ -5,8 +5,8 @@ import re
 import pytest
 
 from lethe.competition.visibility import Visibility
-from server.accounts import service as accounts
-from server.competitions import service as competitions
+from server.accounts import accounts
+from server.competitions import competitions
 from server.db import now
 from server.models.account import Role
 from server.models.competition import Competition, Membership
@@ -79,7 +79,7 @@ def test_the_own_team_is_marked_and_reachable(server: Instance, visitor: Visitor
     ada = server.account("ada")
     fill(server, competition, 3)
     with server.database.write() as session:
-        from server.teams import service as teams  # noqa: PLC0415
+        from server.teams import teams  # noqa: PLC0415
 
         team = teams.ensure(session, competition, ada)
         scored(session, team, competitions.get_split(session, competition, Visibility.PUBLIC), 0.01)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from lethe.competition.visibility import Visibility
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.db import now
 from server.models.account import Role
 from server.models.competition import Competition, SplitState
 from server.models.evaluation import Evaluation, Shard
 from server.models.submission import Submission
-from server.teams.service import PAGE_SIZE
+from server.teams.teams import PAGE_SIZE
 from tests.support.instance import Instance, competition_toml
 from tests.support.organised import actions, add_scored
 from tests.support.scores import add_submission, add_team
@@ -97,7 +97,7 @@ def test_dashboard_runs_the_same_queries_for_any_competitions(
             visitor.get("/organise")
         counts.append(len(queries))
         with server.database.write() as session:
-            from server.accounts import service as accounts  # noqa: PLC0415
+            from server.accounts import accounts  # noqa: PLC0415
 
             competitions.create(session, competition_toml(f"c{number}"), organiser=accounts.find(session, "olga"))
     assert len(set(counts)) == 1

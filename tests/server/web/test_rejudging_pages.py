@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import select
 
-from server.accounts import service as accounts
+from server.accounts import accounts
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.rejudging import Rejudging

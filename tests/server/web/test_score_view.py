@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from lethe.competition.visibility import Visibility
-from server.accounts import service as accounts
-from server.competitions import service as competitions
+from server.accounts import accounts
+from server.competitions import competitions
 from server.db import now
 from server.models.competition import Competition
 from server.models.evaluation import PublicScore
 from server.models.submission import Submission
-from server.submissions import service as submissions
+from server.submissions import submissions
 from server.submissions import views as submission_views
-from server.teams import service as teams
+from server.teams import teams
 from server.web.score_view import WIDTH, find_breakdown
 from tests.support.instance import Instance
 from tests.support.scores import add_submission, add_team, scored

@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.split_report import SplitReport
 from lethe.competition.visibility import Visibility
-from server.competitions import service as competitions
-from server.leaderboard import service as leaderboards
-from server.leaderboard.service import Board
+from server.competitions import competitions
+from server.leaderboard import boards
+from server.leaderboard.boards import Board
 from server.models.competition import Competition, CompetitionState, Team
 from server.models.evaluation import Evaluation, Shard, score_table
 from server.storage import content_key
@@ -249,9 +249,9 @@ def test_page_runs_the_same_queries_for_any_submissions(
     server: Instance, visitor: Visitor, digits: Competition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def board(session: Session, competition: Competition, visibility: Visibility, **_: object) -> Board:
-        return leaderboards.whole_board(session, competition, visibility)  # a kept one would hide its queries
+        return boards.whole_board(session, competition, visibility)  # a kept one would hide its queries
 
-    monkeypatch.setattr(leaderboards, "board_for", board)
+    monkeypatch.setattr(boards, "board_for", board)
     made = make(server, digits, "ada", 0.1)
     counts = []
     for number in range(3):

@@ -6,12 +6,12 @@ from datetime import timedelta
 import pytest
 
 from lethe.competition.visibility import Visibility
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.db import now
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.submission import Submission
-from server.teams import service as teams
+from server.teams import teams
 from server.web import submission_lists
 from tests.support.instance import Instance
 from tests.support.scores import add_score, add_submission

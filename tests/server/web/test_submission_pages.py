@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from lethe.client import receipts
 from lethe.competition.visibility import Visibility
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.config import get_settings
 from server.datetime_format import in_words
 from server.db import now

@@ -6,12 +6,11 @@ from datetime import timedelta
 import pytest
 
 from lethe.competition.visibility import Visibility
-from server.accounts import rate_limit
-from server.accounts import service as accounts
-from server.competitions import service as competitions
+from server.accounts import accounts, rate_limit
+from server.competitions import competitions
 from server.db import now
 from server.notifications import email_queue
-from server.teams import service as teams
+from server.teams import teams
 from server.web.cookies import SESSION_COOKIE
 from tests.support.instance import PASSWORD, Instance
 from tests.support.scores import scored

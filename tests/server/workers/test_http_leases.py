@@ -15,7 +15,7 @@ from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.models.competition import Competition, Split
 from server.models.evaluation import RunLog, Shard, ShardAttempt, ShardKind
 from server.models.submission import Submission
-from server.submissions import repository
+from server.submissions import submission_repository
 from tests.server.workers.conftest import SEED, Hosted, RemoteWorker, outputs, sha256, store_splits, submit, to_runs
 from tests.support.instance import GOOD_CODE
 from worker.remote.client import PASSING, SHARD
@@ -349,7 +349,7 @@ def test_answers_of_a_smoke_run_are_checked_and_stored_as_its_result(hosted: Hos
     with hosted.server.database.read() as session:
         smoke = session.scalars(select(Shard).where(Shard.kind == ShardKind.SMOKE.value)).one()
         assert (smoke.result_key, smoke.wall_time_s) == (key, 1.0)
-        assert repository.public_sample_result(session, submission) == (key, smoke.result_sha256)
+        assert submission_repository.public_sample_result(session, submission) == (key, smoke.result_sha256)
     worker.claim()
     assert worker.held["kind"] == "runs"
 

@@ -26,7 +26,7 @@ from lethe.preparation.prepare import prepare_split
 from server.config import Settings
 from server.db import Database, now
 from server.evaluations.kept_weights import weights_key
-from server.metric_results import service
+from server.metric_results import metric_results
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardState
 from server.models.metric_result import MetricResult
@@ -106,7 +106,7 @@ def scored_evaluation(
                 result_sha256=sha256,
             )
         )
-        service.request(session, evaluation, CompetitionFile.model_validate(stored.config))
+        metric_results.request(session, evaluation, CompetitionFile.model_validate(stored.config))
         return evaluation.id
 
 
@@ -309,11 +309,11 @@ def test_others_are_stored_before_the_probes_and_no_message_is_sent_meanwhile(
         with database.read() as session:
             rows = session.scalars(select(MetricResult)).all()
             seen["computed"] = [row.metric_id for row in rows if row.computed_at]
-            seen["lost"] = service.lost(session, lease_s=60.0)
+            seen["lost"] = metric_results.lost(session, lease_s=60.0)
         return probe(*arguments)
 
     monkeypatch.setattr(metrics_job, "probed_runs", looked_at)
-    monkeypatch.setattr(service, "_row", long_ago(service._row))
+    monkeypatch.setattr(metric_results, "_row", long_ago(metric_results._row))
     probed_rows(database, competition, tmp_path, probed_split_dir, weights=kept_originals(probed_split_dir, 2))
     assert seen == {"computed": ["klom"], "lost": []}
 
@@ -329,7 +329,7 @@ def test_metric_that_ends_its_worker_is_given_up_and_the_others_are_computed(
     class Killed(BaseException):
         """As a process that is ended: nothing more is done."""
 
-    def computed(inputs: Any, asked: service.WaitingMetric, work: Any) -> service.ComputedMetric:
+    def computed(inputs: Any, asked: metric_results.WaitingMetric, work: Any) -> metric_results.ComputedMetric:
         if asked.metric_id == "klom":
             raise Killed
         return compute(inputs, asked, work)
@@ -345,7 +345,7 @@ def test_metric_that_ends_its_worker_is_given_up_and_the_others_are_computed(
     compute_metrics(context, evaluation)
     with database.read() as session:
         rows = {row.metric_id: row for row in session.scalars(select(MetricResult))}
-        assert service.waiting(session, evaluation) == []
+        assert metric_results.waiting(session, evaluation) == []
     assert rows.pop("klom").not_computed == "3 attempts at it ended with their worker"
     assert rows.pop("js_to_retrained").not_computed.startswith("array"), rows  # which this split does not store
     assert [row.metric_id for row in rows.values() if row.not_computed] == []

@@ -9,7 +9,7 @@ from sandbox.environments import own_environment
 from server.config import Settings
 from server.worker_facts import WorkerFacts
 from server.workers.registration import refusal
-from server.workers.repository import ReadySplit
+from server.workers.worker_repository import ReadySplit
 from tests.support.library_sets import write_set
 from worker.host import graceful_shutdown
 from worker.host.backoff import Cooling

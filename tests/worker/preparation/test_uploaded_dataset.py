@@ -16,10 +16,10 @@ from lethe.data.datasets.registry import open_dataset
 from lethe.data.datasets.roots import datasets_below
 from lethe.data.errors import InvalidDataset
 from lethe.errors import HostFault, InvalidCompetitionFile
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.config import Settings
-from server.datasets import service as datasets
-from server.datasets.service import CheckedUpload
+from server.datasets import datasets
+from server.datasets.datasets import CheckedUpload
 from server.db import Database
 from server.models.account import Account, Role
 from server.storage import Storage, dataset_key

@@ -5,7 +5,7 @@ import torch
 from kit.answer_loaders import pad
 from torch.nn import functional
 
-LEAST = np.finfo(np.float64).epsneg  # 1 - p of an answer that is certain
+MIN_COMPLEMENT = np.finfo(np.float64).epsneg  # 1 - p of an answer that is certain
 
 
 def load_outputs(net, data):
@@ -13,7 +13,7 @@ def load_outputs(net, data):
     net = net.eval()
     with torch.inference_mode():
         losses = np.array([answer_loss(net, data.forget, row) for row in range(len(data.forget))])
-    confidences = -losses - np.log(np.maximum(-np.expm1(-losses), LEAST))
+    confidences = -losses - np.log(np.maximum(-np.expm1(-losses), MIN_COMPLEMENT))
     return confidences, data.retain.accuracy(net), data.validation.accuracy(net)
 
 

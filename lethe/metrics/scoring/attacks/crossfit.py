@@ -30,7 +30,7 @@ from lethe.metrics.scoring.attacks.disentangled import bandwidths
 HALVINGS = 4
 FLOOR = 0.02
 NOISE = 0.1
-SMALLEST_NOISE = 1e-9  # of the retrained models' largest value: where they are all equal, equal values stay a draw
+MIN_NOISE = 1e-9  # of the retrained models' largest value: where they are all equal, equal values stay a draw
 MIN_MODELS = 4
 NOISE_STREAM, HALVES_STREAM = 0, 1
 
@@ -91,7 +91,7 @@ def crossfit_epsilons(
 def noise_widths(retrained: Float64) -> Float64:
     """Return the noise's standard deviation per example, shape (n_examples,); retrained: (n_models, n_examples)."""
     rows = np.ascontiguousarray(retrained.T)
-    smallest = SMALLEST_NOISE * np.maximum(1.0, np.abs(rows).max(axis=1))
+    smallest = MIN_NOISE * np.maximum(1.0, np.abs(rows).max(axis=1))
     widths: Float64 = np.maximum(NOISE * bandwidths(rows), smallest)
     return widths
 

@@ -126,7 +126,7 @@ def test_archive_that_unpacks_to_more_than_a_file_may_hold_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     np.savez_compressed(tmp_path / "t.npz", features=np.zeros((3000, 100)), labels=np.arange(3000) % 2)
-    monkeypatch.setattr("lethe.data.datasets.table.MOST_BYTES", 100_000)
+    monkeypatch.setattr("lethe.data.datasets.table.MAX_BYTES", 100_000)
     assert (tmp_path / "t.npz").stat().st_size < 100_000
     with pytest.raises(InvalidDataset, match=r"t\.npz unpacks to 2,4\d\d,\d{3} bytes; at most 100,000 are read"):
         open_dataset(Dataset(name="table", options={"root": str(tmp_path), "file": "t.npz"}))

@@ -19,7 +19,7 @@ from lethe.metrics.scoring.forgetting_quality import forgetting_quality
 from lethe.metrics.scoring.score import ModelOutputs, score
 
 DELTA = 1e-5
-LARGEST_EPSILON = np.log((1 - DELTA - FLOOR) / FLOOR)
+MAX_EPSILON = np.log((1 - DELTA - FLOOR) / FLOOR)
 
 
 def epsilons(unlearned, retrained, seed=3):
@@ -87,7 +87,7 @@ def test_separated_sides_have_the_largest_epsilon():
     rng = np.random.default_rng(0)
     for n in (64, 512):
         u, r = rng.normal(100.0, 1.0, (n, 3)), rng.normal(0.0, 1.0, (n, 3))
-        assert epsilons(u, r) == pytest.approx([LARGEST_EPSILON] * 3, abs=0.1)
+        assert epsilons(u, r) == pytest.approx([MAX_EPSILON] * 3, abs=0.1)
 
 
 def test_epsilon_by_hand_of_a_separated_example():

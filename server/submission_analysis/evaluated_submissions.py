@@ -12,19 +12,19 @@ from server.disclosure import gate
 from server.errors import Conflict
 from server.evaluations import paired_test
 from server.evaluations.paired_test import Paired
-from server.leaderboard import service as leaderboards
+from server.leaderboard import boards
 from server.models.competition import Competition
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard, ShardAttempt
 from server.models.submission import Submission
 from server.scoring.scores import ScoreDoubt
 from server.storage import Storage
-from server.submission_analysis import repository
+from server.submission_analysis import analysis_repository
 from server.submission_analysis.generated_answers import GeneratedAnswers, read_generated_answers
 from server.submission_analysis.model_outputs import Array, OutputComparison, compare_outputs, decode_epsilons
 
 MAX_SUGGESTIONS = 30
 Score = PublicScore | PrivateScore
-list_logs = repository.list_logs
+list_logs = analysis_repository.list_logs
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ def get_evaluated(
 ) -> EvaluatedSubmission:
     """Return a submission to the competition on one split. Raises NotFound."""
     gate.check_computed(competition, visibility)
-    submission = repository.submission(session, competition.id, submission_id)
+    submission = analysis_repository.submission(session, competition.id, submission_id)
     if submission is None:
         raise NotFound(f"{competition.slug} has no submission {submission_id!r}")
-    evaluation, score = repository.current_evaluation(session, submission.id, visibility) or (None, None)
+    evaluation, score = analysis_repository.current_evaluation(session, submission.id, visibility) or (None, None)
     return EvaluatedSubmission(submission, visibility, evaluation, score)
 
 
@@ -65,7 +65,7 @@ def get_output_comparison(
     """Return the outputs of the runs and of the retrained models, or None where they are not all stored."""
     if evaluated.evaluation is None or evaluated.score is None:
         return None
-    shards = repository.shards_with_results(session, evaluated.evaluation.id)
+    shards = analysis_repository.shards_with_results(session, evaluated.evaluation.id)
     split = evaluated.evaluation.split
     return compare_outputs(storage, split, competition.slug, shards, epsilon=evaluated.epsilon)
 
@@ -79,27 +79,27 @@ def get_generated_answers(
     """
     if evaluated.evaluation is None or evaluated.score is None:
         return None
-    shards = repository.shards_with_results(session, evaluated.evaluation.id)
+    shards = analysis_repository.shards_with_results(session, evaluated.evaluation.id)
     return read_generated_answers(storage, evaluated.evaluation.split, competition.slug, shards, run=run)
 
 
 def list_attempts(session: Session, evaluated: EvaluatedSubmission) -> Sequence[tuple[ShardAttempt, Shard]]:
     """Return every attempt at the evaluation's shards, the earliest first."""
-    return repository.attempts(session, evaluated.evaluation.id) if evaluated.evaluation else []
+    return analysis_repository.attempts(session, evaluated.evaluation.id) if evaluated.evaluation else []
 
 
 def suggest_comparisons(
     session: Session, competition: Competition, evaluated: EvaluatedSubmission
 ) -> Sequence[tuple[str, str]]:
     """Return id and description of submissions to compare this one with: the board's best, the team's own."""
-    board = leaderboards.board_for(session, competition, evaluated.visibility, organiser=True)
+    board = boards.board_for(session, competition, evaluated.visibility, organiser=True)
     best = (
         (row.entry.submission_id, f"{row.entry.team}, {row.entry.score:.5f}")
         for row in board.rows
         if row.entry.submission_id
     )
     team = evaluated.submission.team
-    scored = repository.scored_of_team(session, team.id, evaluated.visibility, most=MAX_SUGGESTIONS)
+    scored = analysis_repository.scored_of_team(session, team.id, evaluated.visibility, most=MAX_SUGGESTIONS)
     own = [(submission_id, f"{team.name}, {score:.5f}, {note}") for submission_id, note, score in scored]
     found = dict([*islice(best, MAX_SUGGESTIONS), *own])
     found.pop(evaluated.submission.id, None)

@@ -14,7 +14,7 @@ from lethe.runtime.error_classes import ErrorClass
 from server.audit import log as audit
 from server.competitions.stored_file import stored_file
 from server.db import clock, new_id, now
-from server.evaluations import leak_budget, parts, queue_repository, repository, results
+from server.evaluations import evaluation_repository, leak_budget, parts, queue_repository, results
 from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardAttempt, ShardKind, ShardState
 from server.models.submission import ENDED, Fault, Stage, Submission
@@ -66,7 +66,7 @@ def start(session: Session, submission: Submission, split: Split, *, smoke: bool
 
     Starting twice is the same as starting once.
     """
-    known = repository.get_evaluation(session, submission.id, split.id, scorer_version=SCORER_VERSION)
+    known = evaluation_repository.get_evaluation(session, submission.id, split.id, scorer_version=SCORER_VERSION)
     if known:
         return known
     config = competition_config(session, split)
@@ -127,11 +127,11 @@ def cancel(session: Session, submission: Submission, *, refunded: bool) -> None:
     """
     if submission.stage in ENDED:
         return
-    if evaluation := repository.current_evaluation(session, submission.id, Visibility.PUBLIC.value):
-        evaluation = repository.lock_evaluation(session, evaluation.id)
+    if evaluation := evaluation_repository.current_evaluation(session, submission.id, Visibility.PUBLIC.value):
+        evaluation = evaluation_repository.lock_evaluation(session, evaluation.id)
         evaluation.state = EvaluationState.CANCELLED.value
         evaluation.finished_at = now()
-        repository.cancel_open_shards(session, evaluation.id)
+        evaluation_repository.cancel_open_shards(session, evaluation.id)
         if results.return_to_replaced(session, evaluation):
             return
     submission.stage = Stage.CANCELLED.value
@@ -143,15 +143,15 @@ def cancel(session: Session, submission: Submission, *, refunded: bool) -> None:
 def cancellable(session: Session, submissions: Sequence[Submission]) -> list[Submission]:
     """Return those that their team may cancel: they have not ended, and run because the team sent them."""
     going = [submission for submission in submissions if submission.stage not in ENDED]
-    asked_for = repository.asked_for_by_organisers(session, [submission.id for submission in going])
+    asked_for = evaluation_repository.asked_for_by_organisers(session, [submission.id for submission in going])
     return [submission for submission in going if submission.id not in asked_for]
 
 
 def runs_started(session: Session, submission: Submission) -> bool:
     """Return whether any run of the submission or of a part, smoke runs included, was ever given to a worker."""
     ids = [submission.id, *(part.id for part in parts.of(session, [submission.id]).get(submission.id, ()))]
-    evaluations = repository.get_evaluations(session, ids, visibility=Visibility.PUBLIC.value)
-    return any(shard.attempt > 0 for shard in repository.get_shards(session, [e.id for e in evaluations]))
+    evaluations = evaluation_repository.get_evaluations(session, ids, visibility=Visibility.PUBLIC.value)
+    return any(shard.attempt > 0 for shard in evaluation_repository.get_shards(session, [e.id for e in evaluations]))
 
 
 def fail(session: Session, evaluation: Evaluation, *, fault: Fault, error_class: str, error: dict[str, object]) -> None:
@@ -163,14 +163,14 @@ def fail(session: Session, evaluation: Evaluation, *, fault: Fault, error_class:
     error: everything that is known of it. The team sees what `leak_budget.disclose` lets through.
     """
     if evaluation.state == EvaluationState.SCORED.value:
-        repository.cancel_open_shards(session, evaluation.id)
+        evaluation_repository.cancel_open_shards(session, evaluation.id)
         return
     evaluation.state = EvaluationState.FAILED.value
     evaluation.fault = fault.value
     evaluation.error_class = error_class
     evaluation.error = error
     evaluation.finished_at = now()
-    repository.cancel_open_shards(session, evaluation.id)
+    evaluation_repository.cancel_open_shards(session, evaluation.id)
     split = session.get_one(Split, evaluation.split_id)
     if evaluation.is_current and split.visibility == Visibility.PUBLIC.value:
         submission = session.get_one(Submission, evaluation.submission_id)
@@ -200,7 +200,7 @@ def fail_on_our_side(
 
 def queue_runs_after_smoke(session: Session, evaluation_id: str) -> None:
     """Queue the runs of an evaluation whose smoke run went well."""
-    evaluation = repository.lock_evaluation(session, evaluation_id)
+    evaluation = evaluation_repository.lock_evaluation(session, evaluation_id)
     submission = session.get_one(Submission, evaluation.submission_id)
     split = session.get_one(Split, evaluation.split_id)
     submission.stage = Stage.RUNNING.value
@@ -209,7 +209,7 @@ def queue_runs_after_smoke(session: Session, evaluation_id: str) -> None:
 
 def ask_for_score(session: Session, evaluation_id: str) -> None:
     """Queue the evaluation for scoring once all its runs are done. One with a score had damaged runs repeated."""
-    evaluation = repository.lock_evaluation(session, evaluation_id)
+    evaluation = evaluation_repository.lock_evaluation(session, evaluation_id)
     if evaluation.state == EvaluationState.SCORED.value:
         send_after_commit(session, COMPUTE_METRICS, evaluation.id)
         return
@@ -228,11 +228,13 @@ def competition_config(session: Session, split: Split) -> CompetitionFile:
 
 def progress(session: Session, submission_ids: Sequence[str]) -> dict[str, EvaluationProgress]:
     """Return the progress of each submission on the public split, by submission id."""
-    evaluations = repository.get_evaluations(session, submission_ids, visibility=Visibility.PUBLIC.value)
+    evaluations = evaluation_repository.get_evaluations(session, submission_ids, visibility=Visibility.PUBLIC.value)
     newest = {evaluation.submission_id: evaluation for evaluation in evaluations if evaluation.is_current}
     ids = [evaluation.id for evaluation in newest.values()]
-    shards = repository.get_shards(session, ids)
-    attempts = [pair for pair in repository.get_attempts(session, ids) if pair[1].kind != ShardKind.CHECK.value]
+    shards = evaluation_repository.get_shards(session, ids)
+    attempts = [
+        pair for pair in evaluation_repository.get_attempts(session, ids) if pair[1].kind != ShardKind.CHECK.value
+    ]
     return {
         submission_id: _progress(
             evaluation,
@@ -299,5 +301,5 @@ def _queue(
         for kind, first, count in pieces
     )
     session.flush()
-    routing_key = repository.routing_key_for(session, evaluation.split_id)
+    routing_key = evaluation_repository.routing_key_for(session, evaluation.split_id)
     send_after_commit(session, EVALUATE_SHARD, times=len(pieces), to=routing_key)

@@ -15,30 +15,27 @@ from lethe.competition.stored_document import read_stored
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, NotFound, Violation
 from server.audit import log as audit
-from server.competitions import repository as competition_repository
-from server.competitions import service as competitions
-from server.competitions import split_replacement
+from server.competitions import competition_repository, competitions, split_replacement
 from server.competitions.stored_file import store_file, stored_file
 from server.db import new_id, now
 from server.errors import Conflict
-from server.evaluations import repository as evaluation_repository
-from server.evaluations import rerun
+from server.evaluations import evaluation_repository, rerun
 from server.evaluations.results import show_result
-from server.finals import service as finals
-from server.leaderboard import service as boards
+from server.finals import finals
+from server.leaderboard import boards
 from server.models.account import Account
 from server.models.competition import Competition, Split, SplitState
 from server.models.evaluation import EvaluationState
 from server.models.rejudging import Rejudging, RejudgingState
 from server.models.submission import Submission
 from server.queue import GROUP_TIES, send_after_commit
-from server.rejudging import repository
+from server.rejudging import rejudging_repository
 from server.rejudging.sets import Chosen, Outcome
 from server.scoring import scores
 
 Changed = Literal["scorer", "limits", "split", "host"]
 ENDED = frozenset({EvaluationState.SCORED, EvaluationState.FAILED, EvaluationState.CANCELLED})
-of_competition = repository.of_competition
+of_competition = rejudging_repository.of_competition
 
 
 @dataclass(frozen=True)
@@ -85,11 +82,11 @@ def start(
     competition = competition_repository.locked(session, competition.id)
     chosen = complete_ids(session, competition, chosen)
     tried = None if not scoring else _tried_scoring(competition, scoring, chosen=chosen, changed=changed)
-    if repository.running(session, competition.id, visibility.value):
+    if rejudging_repository.running(session, competition.id, visibility.value):
         raise Conflict(f"A re-judging on the {visibility} split runs already; apply or discard it first")
     current = competitions.get_split(session, competition, visibility)
     split = current if changed != "split" else _replacement(session, competition, visibility, chosen=chosen)
-    submissions = repository.submissions(session, competition.id, split_id=current.id, chosen=chosen)
+    submissions = rejudging_repository.submissions(session, competition.id, split_id=current.id, chosen=chosen)
     if not submissions:
         raise Conflict("No submission that has ended is chosen")
     rejudging = Rejudging(
@@ -119,7 +116,9 @@ def complete_ids(session: Session, competition: Competition, chosen: Chosen) -> 
     """Return the choice with complete ids in place of their first characters. Raises InvalidInput naming each wrong."""
     if chosen.submission_ids is None:
         return chosen
-    found = {given: repository.ids_beginning(session, competition.id, given) for given in chosen.submission_ids}
+    found = {
+        given: rejudging_repository.ids_beginning(session, competition.id, given) for given in chosen.submission_ids
+    }
     wrong = tuple(
         Violation("submissions", "begins several ids" if ids else f"begins no id of {competition.slug}", given[:60])
         for given, ids in found.items()
@@ -177,7 +176,7 @@ def _queue(
     failed_too: another scorer changes nothing for what failed, yet it was chosen by name.
     """
     scored = run = 0
-    counting = repository.current_evaluations(session, current.id, [each.id for each in submissions])
+    counting = rejudging_repository.current_evaluations(session, current.id, [each.id for each in submissions])
     by_submission = {evaluation.submission_id: evaluation for evaluation in counting}
     for submission in submissions:
         evaluation = by_submission[submission.id]
@@ -194,7 +193,7 @@ def how_many(session: Session, competition: Competition, *, visibility: Visibili
     """Return how many submissions `start` would queue."""
     chosen = complete_ids(session, competition, chosen)
     split = competitions.get_split(session, competition, visibility)
-    return repository.how_many(session, competition.id, split_id=split.id, chosen=chosen)
+    return rejudging_repository.how_many(session, competition.id, split_id=split.id, chosen=chosen)
 
 
 def get(session: Session, competition: Competition, rejudging_id: str) -> Rejudging:
@@ -210,14 +209,14 @@ def preview(session: Session, competition: Competition, rejudging: Rejudging) ->
 
     The new board is the one that applying makes: it is applied within a savepoint, read, and taken back.
     """
-    found = tuple(repository.outcomes(session, rejudging))
+    found = tuple(rejudging_repository.outcomes(session, rejudging))
     visibility = Visibility(rejudging.visibility)
     if rejudging.state != RejudgingState.RUNNING:
         return Preview(rejudging, found, ())
     before = _standings(boards.whole_board(session, competition, visibility))
     savepoint = session.begin_nested()
     try:
-        repository.make_current(session, rejudging)
+        rejudging_repository.make_current(session, rejudging)
         after = _standings(boards.whole_board(session, competition, visibility))
     finally:
         savepoint.rollback()
@@ -229,17 +228,17 @@ def apply(session: Session, competition: Competition, rejudging: Rejudging, *, a
     """Apply the new evaluations, all at once. Raises Conflict until each has ended."""
     competition = competition_repository.locked(session, competition.id)
     rejudging = _running(session, rejudging)
-    evaluations = repository.evaluations(session, rejudging.id)
+    evaluations = rejudging_repository.evaluations(session, rejudging.id)
     waiting = sum(evaluation.state not in ENDED for evaluation in evaluations)
     if waiting:
         raise Conflict(f"{waiting} evaluations of the re-judging have not ended yet")
     found = preview(session, competition, rejudging)
     rejudging = _running(session, rejudging)
     before = competitions.get_split(session, competition, Visibility(rejudging.visibility))
-    since = repository.on_earlier_versions(session, rejudging)
-    repository.make_current(session, rejudging)
+    since = rejudging_repository.on_earlier_versions(session, rejudging)
+    rejudging_repository.make_current(session, rejudging)
     session.expire_all()
-    for evaluation in repository.evaluations(session, rejudging.id):
+    for evaluation in rejudging_repository.evaluations(session, rejudging.id):
         if evaluation.is_current and rejudging.visibility == Visibility.PUBLIC:
             show_result(session, evaluation)
         if score := evaluation_repository.get_score(session, evaluation, rejudging.visibility):
@@ -267,7 +266,7 @@ def _adopt_scoring(session: Session, competition: Competition, rejudging: Rejudg
     if rejudging.oracle is not None:
         split.oracle = {**(split.oracle or {}), **rejudging.oracle}
     session.flush()
-    for evaluation in repository.current_evaluations(session, split.id):
+    for evaluation in rejudging_repository.current_evaluations(session, split.id):
         if evaluation.rejudging_id != rejudging.id and rerun.has_outputs(session, evaluation):
             rerun.score_again(session, evaluation, tag=new_id(), is_current=True)
 
@@ -279,8 +278,8 @@ def retry_host_faults(session: Session, *, max_attempts: int) -> int:
     """
     most = max_attempts * (finals.HOST_RETRIES + 1)
     retried = 0
-    for evaluation in repository.host_failed(session):
-        rejudging = repository.locked(session, evaluation.rejudging_id)
+    for evaluation in rejudging_repository.host_failed(session):
+        rejudging = rejudging_repository.locked(session, evaluation.rejudging_id)
         if rejudging.state != RejudgingState.RUNNING:
             continue
         if evaluation_repository.most_tries_in_vain(session, evaluation.id) < most:
@@ -292,7 +291,7 @@ def retry_host_faults(session: Session, *, max_attempts: int) -> int:
 def discard(session: Session, rejudging: Rejudging, *, actor: Account, reason: str) -> Rejudging:
     """Stop a re-judging; everything stays as it was."""
     rejudging = _running(session, rejudging)
-    for evaluation in repository.evaluations(session, rejudging.id):
+    for evaluation in rejudging_repository.evaluations(session, rejudging.id):
         locked = evaluation_repository.lock_evaluation(session, evaluation.id)
         evaluation_repository.cancel_open_shards(session, locked.id)
         if locked.state not in ENDED:
@@ -303,7 +302,7 @@ def discard(session: Session, rejudging: Rejudging, *, actor: Account, reason: s
 
 
 def _running(session: Session, rejudging: Rejudging) -> Rejudging:
-    rejudging = repository.locked(session, rejudging.id)
+    rejudging = rejudging_repository.locked(session, rejudging.id)
     if rejudging.state != RejudgingState.RUNNING:
         raise Conflict(f"The re-judging is {rejudging.state} already")
     return rejudging

@@ -9,7 +9,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, NotFound, Violation
-from server.accounts import repository as account_repository
+from server.accounts import account_repository
 from server.accounts.look_alikes import get_shape, look_alike_key
 from server.audit import log as audit
 from server.competitions import lifecycle, participation
@@ -17,17 +17,17 @@ from server.db import now
 from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Membership, Team
-from server.teams import repository
+from server.teams import team_repository
 
 NAME_LENGTH = 60
 REFERENCES = ("oracle", "original", "originalmodel", "retrained", "retraining", "exactretraining", "baseline")
 PAGE_SIZE = 100
 RENAMED_BY_TEAMS = frozenset(CompetitionState) - {"closed", "provisional", "final", "archived"}
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
-competitions_of = repository.competitions_of
-get_team = repository.get_team
-names = repository.names
-teams = repository.teams
+competitions_of = team_repository.competitions_of
+get_team = team_repository.get_team
+names = team_repository.names
+teams = team_repository.teams
 
 
 def own_team(session: Session, competition: Competition, account: Account) -> Team:
@@ -40,7 +40,7 @@ def own_team(session: Session, competition: Competition, account: Account) -> Te
 
 def members(session: Session, team: Team) -> list[Account]:
     """Return the people of a team, the earliest first."""
-    return [membership.account for membership in repository.memberships(session, team.id)]
+    return [membership.account for membership in team_repository.memberships(session, team.id)]
 
 
 def search(
@@ -51,13 +51,15 @@ def search(
     query: part of a team's name.
     """
     offset = (page - 1) * PAGE_SIZE
-    found = repository.search(session, competition.root_id, query=query.strip(), offset=offset, limit=PAGE_SIZE + 1)
+    found = team_repository.search(
+        session, competition.root_id, query=query.strip(), offset=offset, limit=PAGE_SIZE + 1
+    )
     return found[:PAGE_SIZE], len(found) > PAGE_SIZE
 
 
 def get_by_name(session: Session, competition: Competition, name: str) -> Team:
     """Return the team of the competition with this name, in capitals or not. Raises NotFound."""
-    team = repository.team_called(session, competition_id=competition.root_id, name_keys=key_pair(name))
+    team = team_repository.team_called(session, competition_id=competition.root_id, name_keys=key_pair(name))
     if team is None:
         raise NotFound(f"{competition.slug} has no team called {name!r}")
     return team
@@ -97,7 +99,7 @@ def ensure(session: Session, competition: Competition, account: Account) -> Team
         name = account.name if number == 1 else f"{account.name}-{number}"
         if _is_taken(session, competition, name):
             continue
-        if number > 1 and repository.accounts_like(session, name_keys=key_pair(name)):
+        if number > 1 and team_repository.accounts_like(session, name_keys=key_pair(name)):
             continue  # somebody else's name
         team = _add(session, competition, account, name=name)
         if team is not None:
@@ -118,7 +120,7 @@ def add_baseline(session: Session, competition: Competition, organiser: Account,
     Tasks of one competition share it. The caller holds the competition's row lock, a task's its competition's.
     """
     if competition.parent_id is not None:
-        known = repository.team_called(
+        known = team_repository.team_called(
             session, competition_id=competition.root_id, name_keys=key_pair(_shortened(label, NAME_LENGTH))
         )
         if known is not None and known.is_baseline:
@@ -148,7 +150,7 @@ def rename(session: Session, team: Team, *, name: str, actor: Account, reason: s
         _check_no_references_name(name)
     account_repository.lock_look_alikes(session, name_key(name))
     _check_no_persons_name(session, name, own=members(session, team))
-    others = repository.teams_like(session, competition_id=team.competition_id, name_keys=key_pair(name))
+    others = team_repository.teams_like(session, competition_id=team.competition_id, name_keys=key_pair(name))
     if not set(others) <= {team.id}:
         raise _taken(name)
     try:
@@ -162,7 +164,7 @@ def rename(session: Session, team: Team, *, name: str, actor: Account, reason: s
 def _is_taken(session: Session, competition: Competition, name: str) -> bool:
     """Return whether a team has the name, or one that looks like it. Nobody else takes it meanwhile."""
     account_repository.lock_look_alikes(session, name_key(name))
-    return bool(repository.teams_like(session, competition_id=competition.root_id, name_keys=key_pair(name)))
+    return bool(team_repository.teams_like(session, competition_id=competition.root_id, name_keys=key_pair(name)))
 
 
 def _taken(name: str) -> Conflict:
@@ -201,7 +203,7 @@ def _check_no_persons_name(session: Session, name: str, *, own: Sequence[Account
     """Raise Conflict for the name of somebody who is not in the team: it would compete as them."""
     if name_key(name) in {name_key(account.name) for account in own}:
         return
-    alike = repository.accounts_like(session, name_keys=key_pair(name))
+    alike = team_repository.accounts_like(session, name_keys=key_pair(name))
     if not set(alike) <= {account.id for account in own}:
         taken = Violation("name", "is a person's name; choose another", name)
         raise Conflict(f"{name!r} is the name of a person who is not in the team", violations=(taken,))

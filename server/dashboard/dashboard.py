@@ -8,9 +8,9 @@ from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
-from server.competitions import service as competitions
+from server.competitions import competitions
 from server.config import get_settings
-from server.dashboard import repository
+from server.dashboard import dashboard_repository
 from server.dashboard.forecast import Capacity, RescoringForecast, forecast_rescoring, measure_capacity
 from server.dashboard.health_warnings import (
     HealthWarning,
@@ -36,8 +36,8 @@ RATE_WINDOW = timedelta(hours=1)
 FAILURE_WINDOW = timedelta(days=7)
 WORKER_WINDOW = timedelta(days=1)
 THROUGHPUT_HOURS = 24
-count_stages = repository.count_stages
-count_teams = repository.count_teams
+count_stages = dashboard_repository.count_stages
+count_teams = dashboard_repository.count_teams
 
 
 class Light(StrEnum):
@@ -106,22 +106,22 @@ def get_dashboard(session: Session, shown: list[Competition]) -> Dashboard:
     own_ids = [competition.id for competition in shown]
     evaluated = competitions.evaluated(session, shown)
     ids = [each.id for each in evaluated]
-    done = repository.finished_shards(session, ids, since=at - RATE_WINDOW)
-    waiting, running = repository.waiting(session, ids), repository.running(session, ids)
-    workers = repository.workers(session, seen_after=at - WORKER_WINDOW)
-    splits = repository.splits(session, ids)
+    done = dashboard_repository.finished_shards(session, ids, since=at - RATE_WINDOW)
+    waiting, running = dashboard_repository.waiting(session, ids), dashboard_repository.running(session, ids)
+    workers = dashboard_repository.workers(session, seen_after=at - WORKER_WINDOW)
+    splits = dashboard_repository.splits(session, ids)
     host = measure_host(get_settings().home)
     capacity = measure_capacity(session, ids, workers, at=at)
-    failures = repository.failures(session, ids, since=at - FAILURE_WINDOW)
+    failures = dashboard_repository.failures(session, ids, since=at - FAILURE_WINDOW)
     return Dashboard(
         at=at,
         competitions=shown,
         waiting=waiting,
         running=running,
         workers=workers,
-        runs_left=repository.queued_runs(session, ids),
+        runs_left=dashboard_repository.queued_runs(session, ids),
         runs_per_hour=sum(runs for _, runs in done),
-        unfinished=repository.unfinished(session, own_ids),
+        unfinished=dashboard_repository.unfinished(session, own_ids),
         failures=failures,
         splits=splits,
         host=host,
@@ -131,7 +131,7 @@ def get_dashboard(session: Session, shown: list[Competition]) -> Dashboard:
             *split_warnings(splits),
             *limit_warnings_of([row for row in splits if row[2].state in BEFORE_ITS_END]),
             *failure_warnings(failures),
-            *token_warnings(repository.quarantined_tokens(session, own_ids)),
+            *token_warnings(dashboard_repository.quarantined_tokens(session, own_ids)),
             *host_warnings(host),
         ],
         capacity=capacity,
@@ -145,7 +145,7 @@ def runs_by_hour(session: Session, shown: Sequence[Competition]) -> list[HourlyR
     since = this_hour - timedelta(hours=THROUGHPUT_HOURS)
     counted: Counter[datetime] = Counter()
     ids = [each.id for each in competitions.evaluated(session, shown)]
-    for ended_at, runs in repository.finished_shards(session, ids, since=since):
+    for ended_at, runs in dashboard_repository.finished_shards(session, ids, since=since):
         if ended_at:
             counted[_hour(ended_at)] += runs
     hours = [since + timedelta(hours=number) for number in range(THROUGHPUT_HOURS + 1)]
@@ -156,7 +156,7 @@ def failures_by_day(session: Session, shown: Sequence[Competition]) -> list[Dail
     """Return the failures of each of the last seven days and today, by whose fault they were; the earliest first."""
     at = now()
     ids = [each.id for each in competitions.evaluated(session, shown)]
-    rows = repository.failure_times(session, ids, since=at - FAILURE_WINDOW)
+    rows = dashboard_repository.failure_times(session, ids, since=at - FAILURE_WINDOW)
     counted = Counter((ended_at.date(), fault or "") for ended_at, fault in rows if ended_at)
     days = [(at - timedelta(days=ago)).date() for ago in range(FAILURE_WINDOW.days, -1, -1)]
     return [DailyFailures(day, fault, counted[day, fault.value]) for day in days for fault in Fault]
@@ -164,7 +164,7 @@ def failures_by_day(session: Session, shown: Sequence[Competition]) -> list[Dail
 
 def count_unfinished(session: Session, competition: Competition) -> int:
     """Return how many submissions of the competition have not ended."""
-    return repository.unfinished(session, [competition.id])
+    return dashboard_repository.unfinished(session, [competition.id])
 
 
 def _hour(timestamp: datetime) -> datetime:

@@ -11,8 +11,8 @@ from lethe.benchmark.store import describe_change
 from lethe.competition.file import CompetitionFile
 from lethe.errors import InvalidInput, NotFound, Violation
 from server.audit import log as audit
+from server.benchmarks import benchmark_repository, results, units
 from server.benchmarks import cells as cell_competitions
-from server.benchmarks import repository, results, units
 from server.benchmarks.progress import BenchmarkProgress, benchmark_progress
 from server.benchmarks.units import MethodRecord
 from server.errors import Conflict, NotAllowed
@@ -24,7 +24,7 @@ from server.models.competition import Competition, CompetitionState
 
 def get(session: Session, slug: str, *, account: Account) -> Benchmark:
     """Return a benchmark of the account; an administrator's are all. Raises NotFound."""
-    benchmark = repository.by_slug(session, slug)
+    benchmark = benchmark_repository.by_slug(session, slug)
     if benchmark is None or not _is_theirs(benchmark, account):
         raise NotFound(f"You have no benchmark {slug!r}")
     return benchmark
@@ -32,7 +32,7 @@ def get(session: Session, slug: str, *, account: Account) -> Benchmark:
 
 def list_own(session: Session, account: Account) -> list[Benchmark]:
     """Return the account's benchmarks, the newest first; an administrator's are all."""
-    return [benchmark for benchmark in repository.everything(session) if _is_theirs(benchmark, account)]
+    return [benchmark for benchmark in benchmark_repository.everything(session) if _is_theirs(benchmark, account)]
 
 
 def check_organiser(account: Account) -> None:
@@ -93,7 +93,7 @@ def get_results(session: Session, benchmark: Benchmark) -> results.Json:
     """Return all that is there, in the form that `lethe benchmark table` and `report` read."""
     cells = units.cells(session, benchmark)
     evaluated = [unit.evaluation.id for cell in cells for unit in cell.units if unit.evaluation is not None]
-    return results.collect(benchmark, cells, repository.scores(session, evaluated))
+    return results.collect(benchmark, cells, benchmark_repository.scores(session, evaluated))
 
 
 def end_after(max_hours: float | None, *, at: datetime) -> datetime | None:
@@ -106,7 +106,7 @@ def takes_submissions(competition: Competition) -> bool:
 
 
 def _own(session: Session, slug: str, account: Account) -> Benchmark:
-    found = repository.by_slug(session, slug)
+    found = benchmark_repository.by_slug(session, slug)
     if found is None:
         found = Benchmark(slug=slug, text="", config={}, cells=[], methods=[], created_by=account.id)
         try:
@@ -117,7 +117,7 @@ def _own(session: Session, slug: str, account: Account) -> Benchmark:
     if not _is_theirs(found, account):
         taken = Violation("file.slug", "is taken; choose another", slug)
         raise Conflict(f"There is already a benchmark called {slug!r}", violations=(taken,))
-    return repository.locked(session, found.id)
+    return benchmark_repository.locked(session, found.id)
 
 
 def _is_theirs(benchmark: Benchmark, account: Account) -> bool:

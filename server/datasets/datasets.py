@@ -12,7 +12,7 @@ from lethe.competition.uploaded_dataset import ADAPTERS, NAME, NAME_RULE, upload
 from lethe.errors import InvalidCompetitionFile, InvalidInput, NotFound, Violation
 from server.audit import log as audit
 from server.config import Settings
-from server.datasets import repository
+from server.datasets import dataset_repository
 from server.db import now
 from server.errors import Conflict, NotAllowed, TooLarge
 from server.models.account import Account, Role
@@ -50,7 +50,7 @@ def check_name(name: str) -> str:
 
 def reserve(session: Session, settings: Settings, account: Account, *, name: str, archive: CheckedUpload) -> Dataset:
     """Write the row before its file, so that it counts. Raises Conflict for a name that is taken, or TooLarge."""
-    repository.lock_account(session, account.id)
+    dataset_repository.lock_account(session, account.id)
     _check_room(session, settings, account, more_bytes=archive.archive_bytes)
     dataset = Dataset(name=check_name(name), account_id=account.id, **vars(archive))
     try:
@@ -73,14 +73,14 @@ def mark_stored(session: Session, name: str) -> Dataset:
 
 def drop_reserved(session: Session, name: str) -> None:
     """Remove the row of a file that storage did not take."""
-    dataset = repository.by_name(session, name)
+    dataset = dataset_repository.by_name(session, name)
     if dataset is not None and dataset.stored_at is None:
         session.delete(dataset)
 
 
 def get_usable(session: Session, name: str, *, actor: Account) -> Dataset:
     """Return a stored dataset of an organiser's own; of anybody for an administrator. Raises NotFound."""
-    dataset = repository.by_name(session, name)
+    dataset = dataset_repository.by_name(session, name)
     if dataset is None or dataset.stored_at is None or not _may_use(session, dataset, "", actor):
         raise NotFound(f"You have no dataset called {name[:80]!r}")
     return dataset
@@ -88,7 +88,7 @@ def get_usable(session: Session, name: str, *, actor: Account) -> Dataset:
 
 def list_datasets(session: Session, account: Account) -> Sequence[Dataset]:
     """Return the datasets of an organiser, and every one to an administrator, by name."""
-    return repository.datasets(session, None if account.role == Role.ADMINISTRATOR else account.id)
+    return dataset_repository.datasets(session, None if account.role == Role.ADMINISTRATOR else account.id)
 
 
 def delete(session: Session, name: str, *, actor: Account) -> None:
@@ -96,7 +96,7 @@ def delete(session: Session, name: str, *, actor: Account) -> None:
     dataset = _get(session, name)
     if dataset.account_id != actor.id and actor.role != Role.ADMINISTRATOR:
         raise NotFound(f"You have no dataset called {name!r}")
-    used_by = repository.competitions_using(session, name)
+    used_by = dataset_repository.competitions_using(session, name)
     if used_by:
         raise Conflict(f"{name} is the dataset of {', '.join(used_by)}, and is needed to prepare it again")
     _mark_deleted(dataset, now())
@@ -108,8 +108,8 @@ def delete_unused(session: Session, *, before: datetime, account: Account | None
 
     Return how many there were.
     """
-    old = repository.created_before(session, before, account_id=account.id if account else None)
-    unused = [dataset for dataset in old if not repository.competitions_using(session, dataset.name)]
+    old = dataset_repository.created_before(session, before, account_id=account.id if account else None)
+    unused = [dataset for dataset in old if not dataset_repository.competitions_using(session, dataset.name)]
     for dataset in unused:
         audit.record(session, None, "dataset.deleted", subject=dataset.name, reason="no competition used it")
         _mark_deleted(dataset, now())
@@ -118,7 +118,7 @@ def delete_unused(session: Session, *, before: datetime, account: Account | None
 
 def forget_collected(session: Session, *, at: datetime, keep_hours: float) -> None:
     """Let deleted datasets no longer count once their files may be collected."""
-    repository.forget_deleted(session, before=at - timedelta(hours=keep_hours))
+    dataset_repository.forget_deleted(session, before=at - timedelta(hours=keep_hours))
 
 
 def check_usable(session: Session, file: CompetitionFile, *, actor: Account) -> None:
@@ -132,7 +132,7 @@ def check_usable(session: Session, file: CompetitionFile, *, actor: Account) -> 
     if file.dataset.name not in ADAPTERS:
         allowed = f"must be {', '.join(ADAPTERS[:-1])} or {ADAPTERS[-1]} for an uploaded dataset"
         _refuse(Violation("dataset.name", allowed, file.dataset.name))
-    dataset = repository.by_name(session, name)
+    dataset = dataset_repository.by_name(session, name)
     if dataset is None or dataset.stored_at is None or not _may_use(session, dataset, file.slug, actor):
         _refuse(Violation("dataset.options.root", "names no dataset that you have uploaded", name[:80]))
 
@@ -145,18 +145,18 @@ def find_for_competition(session: Session, file: CompetitionFile) -> Dataset | N
     name = uploaded_name(file.dataset.options)
     if name is None:
         return None
-    check_usable(session, file, actor=repository.get_creator(session, slug=file.slug))
+    check_usable(session, file, actor=dataset_repository.get_creator(session, slug=file.slug))
     return _get(session, name)
 
 
 def _may_use(session: Session, dataset: Dataset, slug: str, actor: Account) -> bool:
     if actor.id == dataset.account_id or actor.role == Role.ADMINISTRATOR:
         return True
-    return repository.organises(session, slug=slug, account_id=dataset.account_id)
+    return dataset_repository.organises(session, slug=slug, account_id=dataset.account_id)
 
 
 def _get(session: Session, name: str) -> Dataset:
-    dataset = repository.by_name(session, name)
+    dataset = dataset_repository.by_name(session, name)
     if dataset is None:
         raise NotFound(f"You have no dataset called {name!r}")
     return dataset
@@ -167,7 +167,7 @@ def _mark_deleted(dataset: Dataset, at: datetime) -> None:
 
 
 def _check_room(session: Session, settings: Settings, account: Account, *, more_bytes: int) -> None:
-    count, used_bytes = repository.usage(session, account.id)
+    count, used_bytes = dataset_repository.usage(session, account.id)
     if count >= MAX_DATASETS:
         raise TooLarge(f"You have {count} datasets, and at most {MAX_DATASETS}; {_UNTIL}")
     room_mib = settings.datasets_mib_per_account

@@ -13,8 +13,8 @@ from sqlalchemy import QueuePool
 from server.config import Settings
 from server.dashboard.health_warnings import measure_host
 from server.db import CONNECTIONS, Database
-from server.prometheus import repository
-from server.prometheus.repository import Figures
+from server.prometheus import figures_repository
+from server.prometheus.figures_repository import Figures
 
 SEEN_WITHIN_S = 60.0
 KEPT_FOR_S = 300.0  # LetheServiceSilent fires before
@@ -38,7 +38,7 @@ class LastFigures:
 def figures(database: Database) -> Figures:
     """Return what the instance does now."""
     with database.read() as session:
-        return repository.figures(session, workers_seen_within_s=SEEN_WITHIN_S)
+        return figures_repository.figures(session, workers_seen_within_s=SEEN_WITHIN_S)
 
 
 def exposition(figures: Figures | None, database: Database, settings: Settings, answers: Mapping[str, bool]) -> bytes:

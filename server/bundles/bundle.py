@@ -18,17 +18,16 @@ from lethe.competition.visibility import Visibility
 from lethe.metrics.scoring.sample_size import smallest_detectable_shift
 from server.admin import competition_edits
 from server.bundles import data_card, entries, site
-from server.competitions import lifecycle, organisers, phases, questions
-from server.competitions import service as competitions
+from server.competitions import competitions, lifecycle, organisers, phases, questions
 from server.competitions.stored_file import stored_file
 from server.config import Settings
 from server.db import now
 from server.disclosure import gate
 from server.downloads import HashedZip, plain_row, spool
-from server.leaderboard import service as leaderboards
+from server.leaderboard import boards
+from server.leaderboard.boards import Board
 from server.leaderboard.columns import board_row
 from server.leaderboard.ranking import Row
-from server.leaderboard.service import Board
 from server.models.competition import Competition
 from server.storage import Storage
 from server.submissions import receipts
@@ -84,10 +83,10 @@ def _all_boards(session: Session, competition: Competition, tasks: Sequence[Comp
 
 def _boards_of(session: Session, competition: Competition) -> Iterator[dict[str, Any]]:
     for visibility in (Visibility.PRIVATE, Visibility.PUBLIC):
-        found = leaderboards.published_board(session, competition, visibility)
+        found = boards.published_board(session, competition, visibility)
         yield _board(found, competition, visibility, "")
     for phase in phases.names(stored_file(competition)):
-        found = leaderboards.published_board(session, competition, Visibility.PUBLIC, phase)
+        found = boards.published_board(session, competition, Visibility.PUBLIC, phase)
         yield _board(found, competition, Visibility.PUBLIC, phase)
 
 

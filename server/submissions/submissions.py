@@ -10,27 +10,23 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.runtime.original_filenames import log_as_sent
 from server.audit import log as audit
-from server.competitions import lifecycle, participation, phases
-from server.competitions import repository as competition_repository
-from server.competitions import service as competitions
+from server.competitions import competition_repository, competitions, lifecycle, participation, phases
 from server.competitions.phases import Period
 from server.datetime_format import duration, in_words
 from server.db import DAY, clock_difference, now, start_of_day
 from server.disclosure import gate
 from server.errors import Conflict
-from server.evaluations import parts
-from server.evaluations import service as evaluations
+from server.evaluations import evaluations, parts
 from server.models.account import Account
 from server.models.competition import Competition, Team
 from server.models.submission import ENDED, Submission
 from server.storage import Storage, content_key
-from server.submissions import quota, repository
+from server.submissions import quota, submission_repository
 from server.submissions.list_filter import Show
 from server.submissions.quota import Quota
 from server.submissions.upload_check import FILENAME_LENGTH, MESSAGE_LENGTH, CheckedUpload
 from server.submissions.views import SubmissionView, view
-from server.teams import repository as team_repository
-from server.teams import service as teams
+from server.teams import team_repository, teams
 
 
 def check_may_submit(session: Session, competition: Competition, account: Account, *, at: datetime) -> Quota:
@@ -155,7 +151,7 @@ def get_own(session: Session, submission_id: str, account: Account) -> Submissio
 
     Another team's submission and none at all are the same answer.
     """
-    submission = repository.by_id(session, submission_id)
+    submission = submission_repository.by_id(session, submission_id)
     if submission is None or not _may_see(session, submission, account):
         raise NotFound(f"You have no submission {submission_id!r}")
     return submission
@@ -163,15 +159,17 @@ def get_own(session: Session, submission_id: str, account: Account) -> Submissio
 
 def get_of_my_team(session: Session, submission_id: str, account: Account) -> Submission:
     """Return a submission of the caller's team: what only its members may do. Raises NotFound."""
-    submission = repository.by_id(session, submission_id)
-    if submission is None or not repository.is_member(session, team_id=submission.team_id, account_id=account.id):
+    submission = submission_repository.by_id(session, submission_id)
+    if submission is None or not submission_repository.is_member(
+        session, team_id=submission.team_id, account_id=account.id
+    ):
         raise NotFound(f"You have no submission {submission_id!r}")
     return submission
 
 
 def of_competition(session: Session, competition: Competition, submission_id: str) -> Submission:
     """Return any team's submission to a competition or to a task of it, for its organisers. Raises NotFound."""
-    submission = repository.by_id(session, submission_id)
+    submission = submission_repository.by_id(session, submission_id)
     if submission is None or competition.id not in (submission.competition_id, submission.competition.root_id):
         raise NotFound(f"{competition.slug} has no submission {submission_id!r}")
     return submission
@@ -180,7 +178,7 @@ def of_competition(session: Session, competition: Competition, submission_id: st
 def list_own(session: Session, competition: Competition, account: Account) -> Sequence[Submission]:
     """Return the submissions of the caller's team, the newest first."""
     team = teams.get_team(session, competition, account)
-    return repository.of_team(session, team.id, competition_id=competition.id) if team else []
+    return submission_repository.of_team(session, team.id, competition_id=competition.id) if team else []
 
 
 def page_of_team(
@@ -200,7 +198,7 @@ def page_of_team(
     check_order(competition, show)
     if team is None:
         return []
-    return repository.page_of_team(
+    return submission_repository.page_of_team(
         session,
         team.id,
         competition_id=competition.id,
@@ -225,7 +223,9 @@ def cancel(session: Session, submission: Submission, *, actor: Account) -> Submi
     """
     team_repository.locked(session, submission.team_id)
     own = parts.locked(session, submission.id)
-    submission = submission if own else repository.locked(session, submission.id)  # with parts it is locked last
+    submission = (
+        submission if own else submission_repository.locked(session, submission.id)
+    )  # with parts it is locked last
     if submission.stage in ENDED:
         raise Conflict(f"The submission is {submission.stage}; only one that has not ended can be cancelled")
     sent = evaluations.cancellable(session, own or [submission])
@@ -254,7 +254,7 @@ def cancelling_costs(session: Session, submission: Submission) -> str:
 
 def _may_take_back(session: Session, submission: Submission) -> bool:
     day = start_of_day(now())
-    taken_back = repository.count_taken_back(session, submission.team_id, since=day, before=day + DAY)
+    taken_back = submission_repository.count_taken_back(session, submission.team_id, since=day, before=day + DAY)
     competition = competition_repository.held(session, submission.competition_id)
     return taken_back < phases.period_of(competition, submission.phase).per_day
 
@@ -266,7 +266,7 @@ def read_code(storage: Storage, submission: Submission) -> bytes:
 
 def sample_log(session: Session, submission: Submission) -> str:
     """Return what the runs on the public sample printed, with the file under its author's name."""
-    log = "".join(log.text for log in repository.public_sample_logs(session, submission.id))
+    log = "".join(log.text for log in submission_repository.public_sample_logs(session, submission.id))
     return log_as_sent(log, submission.filename)
 
 
@@ -276,13 +276,13 @@ def _check_team(team: Team) -> None:
 
 
 def _may_see(session: Session, submission: Submission, account: Account) -> bool:
-    if repository.is_member(session, team_id=submission.team_id, account_id=account.id):
+    if submission_repository.is_member(session, team_id=submission.team_id, account_id=account.id):
         return True
     return competitions.is_organiser(session, submission.competition, account)
 
 
 def _whole(session: Session, submission_id: str) -> Submission:
-    submission = repository.by_id(session, submission_id)
+    submission = submission_repository.by_id(session, submission_id)
     if submission is None:
         raise NotFound(f"There is no submission {submission_id!r}")
     return submission

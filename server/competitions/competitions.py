@@ -13,10 +13,10 @@ from lethe.errors import InvalidCompetitionFile, NotFound, Violation
 from lethe.text_files import plain_text
 from server import queue
 from server.audit import log as audit
-from server.competitions import lifecycle, participation, repository, stalled_preparations, texts
+from server.competitions import competition_repository, lifecycle, participation, stalled_preparations, texts
 from server.competitions.read_file import read_file
 from server.competitions.stored_file import own_values, readable, store_file, stored_file
-from server.datasets import service as datasets
+from server.datasets import datasets
 from server.datetime_format import in_words
 from server.db import clock, now
 from server.errors import Conflict, NotAllowed
@@ -27,7 +27,7 @@ from server.models.model_shard import ModelShard
 
 def get(session: Session, slug: str, *, account: Account | None) -> Competition:
     """Return the competition called `slug` if the caller may know of it. Raises NotFound."""
-    competition = repository.by_slug(session, slug)
+    competition = competition_repository.by_slug(session, slug)
     if competition is None or not _may_see(session, competition, account):
         raise NotFound(f"No competition is called {slug!r}")
     return competition
@@ -43,25 +43,25 @@ def of_id(session: Session, competition_id: str) -> Competition:
 
 def list_visible(session: Session, *, account: Account | None) -> list[Competition]:
     """Return every competition that the caller may know of, the latest to open first."""
-    mine = repository.organised_by(session, account.id) if account else frozenset()
+    mine = competition_repository.organised_by(session, account.id) if account else frozenset()
     sees_all = account is not None and account.role == Role.ADMINISTRATOR
     return [
         c
-        for c in readable(repository.everything(session))
+        for c in readable(competition_repository.everything(session))
         if sees_all or c.id in mine or (not lifecycle.is_hidden(c) and participation.may_see(session, c, account))
     ]
 
 
 def list_in_preparation(session: Session) -> list[Competition]:
     """Return the competitions that are being prepared, whoever may know of them; cells of benchmarks are none."""
-    found = readable(repository.everything(session))
+    found = readable(competition_repository.everything(session))
     return [c for c in found if c.state == CompetitionState.PREPARING and c.cell_key is None]
 
 
 def list_organised(session: Session, account: Account) -> list[Competition]:
     """Return the competitions that the account runs, the latest to open first; an administrator runs all."""
-    mine = repository.organised_by(session, account.id)
-    found = readable(repository.everything(session))
+    mine = competition_repository.organised_by(session, account.id)
+    found = readable(competition_repository.everything(session))
     return [c for c in found if account.role == Role.ADMINISTRATOR or c.id in mine]
 
 
@@ -72,12 +72,12 @@ def is_organiser(session: Session, competition: Competition, account: Account | 
 
 def tasks(session: Session, competition: Competition) -> Sequence[Competition]:
     """Return the tasks of a competition, in the order of its file; nothing where it has none."""
-    return repository.tasks(session, competition.id) if stored_file(competition).tasks else ()
+    return competition_repository.tasks(session, competition.id) if stored_file(competition).tasks else ()
 
 
 def evaluated(session: Session, competitions: Sequence[Competition]) -> Sequence[Competition]:
     """Return what runs, scores and failures of these competitions belong to: the tasks of each, or itself."""
-    return repository.evaluated(session, [competition.id for competition in competitions])
+    return competition_repository.evaluated(session, [competition.id for competition in competitions])
 
 
 def get_task(session: Session, competition: Competition, name: str) -> Competition:
@@ -103,7 +103,7 @@ def create(session: Session, text: str, *, organiser: Account, source: str = "co
     check_trust(file, organiser)
     for each in file.evaluated:
         datasets.check_usable(session, each, actor=organiser)
-    if file.slug.startswith(repository.DELETED):
+    if file.slug.startswith(competition_repository.DELETED):
         raise InvalidCompetitionFile("slug is reserved", violations=(Violation("slug", "is reserved", file.slug),))
     competition = _draft(file, text, organiser=organiser)
     _add(session, competition)
@@ -158,22 +158,22 @@ def share(session: Session, competition: Competition) -> None:
 
 def splits(session: Session, competition: Competition) -> Sequence[Split]:
     """Return both splits as they are in the database now; of a competition with tasks those of each."""
-    return repository.splits(session, competition.id)
+    return competition_repository.splits(session, competition.id)
 
 
 def replacements(session: Session, competition: Competition) -> Sequence[Split]:
     """Return the versions that are to replace current splits, of every task."""
-    return repository.replacements(session, competition.id)
+    return competition_repository.replacements(session, competition.id)
 
 
 def model_shards(session: Session, splits: Sequence[Split]) -> Sequence[ModelShard]:
     """Return the shards that the preparations of these splits are divided into, if they are."""
-    return repository.model_shards(session, [split.id for split in splits])
+    return competition_repository.model_shards(session, [split.id for split in splits])
 
 
 def get_split(session: Session, competition: Competition, visibility: Visibility) -> Split:
     """Return one of the two splits. Raises NotFound."""
-    split = repository.split(session, competition_id=competition.id, visibility=visibility)
+    split = competition_repository.split(session, competition_id=competition.id, visibility=visibility)
     if split is None:
         own = [task.slug for task in tasks(session, competition)]
         of_tasks = f"; its tasks have one each: {', '.join(own)}" if own else ""
@@ -183,7 +183,7 @@ def get_split(session: Session, competition: Competition, visibility: Visibility
 
 def find_split(session: Session, competition: Competition, visibility: Visibility) -> Split | None:
     """Return one of the two splits; None for a competition with tasks, each of which has its own."""
-    return repository.split(session, competition_id=competition.id, visibility=visibility)
+    return competition_repository.split(session, competition_id=competition.id, visibility=visibility)
 
 
 def prepare(
@@ -199,7 +199,7 @@ def prepare(
     worker that has begun those in the making; another kind begins them again. measure: measure one retraining of the
     ready ones again, which the limit of a run rests on; it is announced. Raises Conflict once it is over."""
     lifecycle.require_no_task(competition)
-    competition = repository.locked(session, competition.id)
+    competition = competition_repository.locked(session, competition.id)
     author = session.get(Account, competition.created_by)
     if actor is not None and author is not None and author.role != Role.ADMINISTRATOR:
         check_trust(stored_file(competition), actor)  # a file that was taken by rules that were wider
@@ -209,16 +209,16 @@ def prepare(
         lifecycle.move(session, competition, CompetitionState.PREPARING, actor=actor)
     elif lifecycle.is_revealed(competition):
         raise Conflict(f"{competition.slug} is {competition.state}; its splits are no longer prepared")
-    for split in repository.splits(session, competition.id):
+    for split in competition_repository.splits(session, competition.id):
         if split.state in (SplitState.FAILED, SplitState.READY):
             if split.state == SplitState.FAILED:
                 stalled_preparations.let_go(split)
             else:
                 stalled_preparations.check(split, clock(session), measure=measure)
-            repository.forget_model_shards(session, split.id)
+            competition_repository.forget_model_shards(session, split.id)
         elif any_device and split.state == SplitState.PREPARING:
             stalled_preparations.let_go(split)
-            repository.forget_model_shards(session, split.id)
+            competition_repository.forget_model_shards(session, split.id)
         if split.state == SplitState.PENDING:
             queue.send_after_commit(session, queue.PREPARE_SPLIT, split.id)
     if measure:
@@ -231,10 +231,10 @@ def note_prepared(session: Session, competition: Competition) -> bool:
     """Make a preparing competition ready once it can open: its splits are ready, of a task all of its competition's.
     Private ones may have their models to come, unless the file wants both splits. Return whether it became so. Safe to
     run twice."""
-    competition = repository.locked(session, competition.root_id)
+    competition = competition_repository.locked(session, competition.root_id)
     if competition.state != CompetitionState.PREPARING:
         return False
-    splits = repository.splits(session, competition.id)
+    splits = competition_repository.splits(session, competition.id)
     unfinished = [split for split in splits if split.state != SplitState.READY]
     if any(not may_follow(session, split) for split in unfinished):
         return False
@@ -247,12 +247,12 @@ def may_follow(session: Session, split: Split) -> bool:
     if split.visibility != Visibility.PRIVATE or split.state != SplitState.PREPARING:
         return False
     file = stored_file(session.get_one(Competition, split.competition_id))
-    return file.splits.opens_with == "public" and bool(repository.model_shards(session, [split.id]))
+    return file.splits.opens_with == "public" and bool(competition_repository.model_shards(session, [split.id]))
 
 
 def open_now(session: Session, competition: Competition, *, actor: Account | None, reason: str = "") -> Competition:
     """Open a ready competition by hand; if its hour has not come, it comes now. An open one stays as it is."""
-    competition = repository.locked(session, competition.id)
+    competition = competition_repository.locked(session, competition.id)
     lifecycle.move(session, competition, CompetitionState.OPEN, actor=actor, reason=reason)
     at = now()
     if competition.closes_at <= at:
@@ -265,7 +265,7 @@ def open_now(session: Session, competition: Competition, *, actor: Account | Non
 def close_now(session: Session, competition: Competition, *, actor: Account | None, reason: str = "") -> Competition:
     """Close an open competition by hand; if its end has not come, it comes now. One that has closed stays as it is."""
     lifecycle.require_no_task(competition)
-    competition = repository.locked(session, competition.id)
+    competition = competition_repository.locked(session, competition.id)
     if competition.state in lifecycle.ENDED:
         return competition
     lifecycle.move(session, competition, CompetitionState.CLOSED, actor=actor, reason=reason)

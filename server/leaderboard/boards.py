@@ -10,13 +10,12 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
-from server.competitions import phases
-from server.competitions import service as competitions
+from server.competitions import competitions, phases
 from server.competitions.stored_file import stored_file
 from server.cost_cache import CostCache
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber
-from server.leaderboard import combined_entries, repository
+from server.leaderboard import board_repository, combined_entries
 from server.leaderboard.columns import BoardColumn, board_columns, columns_for_participants
 from server.leaderboard.combined_entries import TaskBoard
 from server.leaderboard.ladder import Rung, Try, climb
@@ -155,8 +154,8 @@ def _combined_board(
         boards,
         rule,
         visibility,
-        replicates=repository.replicates(session, visibility, submissions) if with_intervals else None,
-        activity=repository.activity(session, competition.id, phase=phase),
+        replicates=board_repository.replicates(session, visibility, submissions) if with_intervals else None,
+        activity=board_repository.activity(session, competition.id, phase=phase),
     )
     oracle = combined_entries.oracle(boards, rule)
     if oracle is not None:
@@ -193,10 +192,10 @@ def scores_over_time(
     """
     n_models = stored_file(competition).n_models
     if not gate.shows_ladder(competition):
-        found = repository.best_over_time(session, competition.id, team_ids, n_models=n_models)
+        found = board_repository.best_over_time(session, competition.id, team_ids, n_models=n_models)
         return [(team_id, at, gate.show_score(score)) for team_id, at, score in found]
     step = stored_file(competition).board.step
-    tries = repository.tries(session, competition.id, n_models=n_models, team_ids=team_ids)
+    tries = board_repository.tries(session, competition.id, n_models=n_models, team_ids=team_ids)
     climbed = [
         (team_id, attempt.received_at, gate.show_score(rung.score))
         for team_id, own in tries.items()
@@ -227,14 +226,14 @@ def _entries(session: Session, competition: Competition, visibility: Visibility,
     file = stored_file(competition)
     if not gate.shows_ladder(competition, visibility):
         intervals = file.scoring.show_intervals
-        entries = repository.entries(
+        entries = board_repository.entries(
             session, competition.id, visibility, n_models=file.n_models, with_intervals=intervals, phase=phase
         )
         return [_as_shown(entry, visibility) for entry in entries]
-    entries = repository.entries(
+    entries = board_repository.entries(
         session, competition.id, visibility, n_models=file.n_models, with_intervals=False, phase=phase
     )
-    tries = repository.tries(session, competition.id, n_models=file.n_models, phase=phase)
+    tries = board_repository.tries(session, competition.id, n_models=file.n_models, phase=phase)
     step = file.board.step
     return [_on_ladder(entry, tries[entry.team_id], step=step) for entry in entries if entry.team_id in tries]
 
@@ -273,7 +272,7 @@ def ladder_rungs(session: Session, competition: Competition, team_ids: Sequence[
     return {
         submission_id: rung
         for phase in (*phases.names(file), "")
-        for own in repository.tries(
+        for own in board_repository.tries(
             session, competition.id, n_models=file.n_models, team_ids=team_ids, phase=phase
         ).values()
         for submission_id, rung in climb(own, step=step).items()

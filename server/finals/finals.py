@@ -15,24 +15,21 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from server.audit import log as audit
-from server.competitions import lifecycle, participation, phases
-from server.competitions import repository as competition_repository
-from server.competitions import service as competitions
+from server.competitions import competition_repository, competitions, lifecycle, participation, phases
 from server.competitions.stored_file import stored_file
 from server.config import get_settings
 from server.datetime_format import in_words
 from server.db import now
 from server.disclosure import gate
 from server.errors import Conflict
-from server.evaluations import parts, rerun
-from server.evaluations import service as evaluations
-from server.finals import repository
-from server.finals.repository import Candidate
+from server.evaluations import evaluations, parts, rerun
+from server.finals import finals_repository
+from server.finals.finals_repository import Candidate
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Split, Team
 from server.models.evaluation import Evaluation, EvaluationState, PrivateScore
 from server.models.submission import ENDED, Fault, Stage, Submission
-from server.teams import repository as team_repository
+from server.teams import team_repository
 
 HOST_RETRIES = 3
 COUNTS_OF_RESCORING = ("waiting_public", "finals", "scored", "unconfirmed", "runs_done", "runs_total")
@@ -73,7 +70,7 @@ def choose(session: Session, submission: Submission, *, selected: bool, actor: A
     if selected and not submission.selected:
         _check_may_be_final(submission)
         limit = stored_file(competition).limits.final_selections
-        chosen = repository.selected(session, submission.team_id, competition_id=competition.id)
+        chosen = finals_repository.selected(session, submission.team_id, competition_id=competition.id)
         if len(chosen) >= limit:
             raise Conflict(f"A team chooses at most {limit} submissions; take one back first")
     if submission.selected != selected:
@@ -87,7 +84,7 @@ def choose(session: Session, submission: Submission, *, selected: bool, actor: A
 
 def chosen_ids(session: Session, competition: Competition, team_id: str) -> set[str]:
     """Return the ids of what a team chose; once the finals are frozen, of all its finals."""
-    return {each.id for each in repository.selected(session, team_id, competition_id=competition.id)}
+    return {each.id for each in finals_repository.selected(session, team_id, competition_id=competition.id)}
 
 
 def would_count(session: Session, competition: Competition, team_id: str) -> list[str]:
@@ -98,11 +95,14 @@ def would_count(session: Session, competition: Competition, team_id: str) -> lis
     """
     if tasks := competitions.tasks(session, competition):
         ids = [each for task in tasks for each in would_count(session, task, team_id)]
-        return repository.parent_submission_ids(session, ids)
+        return finals_repository.parent_submission_ids(session, ids)
     if gate.shows_ladder(competition):
-        return [each.id for each in repository.selected(session, team_id, competition_id=competition.id)]
+        return [each.id for each in finals_repository.selected(session, team_id, competition_id=competition.id)]
     limit = stored_file(competition).limits.final_selections
-    return [c.submission_id for c in pick(repository.candidates(session, competition.id, team_id=team_id), limit=limit)]
+    return [
+        c.submission_id
+        for c in pick(finals_repository.candidates(session, competition.id, team_id=team_id), limit=limit)
+    ]
 
 
 def pick(candidates: Sequence[Candidate], *, limit: int) -> list[Candidate]:
@@ -127,7 +127,7 @@ def advance(session: Session, competition: Competition, *, at: datetime) -> None
     if competition.frozen_at is None:
         if at < last_deadline(session, competition) + timedelta(seconds=get_settings().close_grace_s):
             return
-        if any(repository.unfinished(session, each.id) for each in evaluated):
+        if any(finals_repository.unfinished(session, each.id) for each in evaluated):
             return
         for each in evaluated:
             _freeze(session, each, at=at)
@@ -142,7 +142,7 @@ def advance(session: Session, competition: Competition, *, at: datetime) -> None
 
 def last_deadline(session: Session, competition: Competition) -> datetime:
     """Return until when the last team may submit: the close, or the latest extension."""
-    extended = repository.last_extension(session, competition.id)
+    extended = finals_repository.last_extension(session, competition.id)
     return max(competition.closes_at, extended) if extended else competition.closes_at
 
 
@@ -150,18 +150,18 @@ def rescoring(session: Session, competition: Competition) -> Rescoring:
     """Return how far the re-scoring is, for organisers; of a competition with tasks, that of all of them."""
     if tasks := competitions.tasks(session, competition):
         return _together([rescoring(session, task) for task in tasks])
-    split = repository.private_split(session, competition.id)
+    split = finals_repository.private_split(session, competition.id)
     frozen = competition.frozen_at is not None
-    finals = repository.finals(session, competition.id) if frozen else []
-    current = repository.current_evaluations(session, [final.id for final in finals], split.id)
+    finals = finals_repository.finals(session, competition.id) if frozen else []
+    current = finals_repository.current_evaluations(session, [final.id for final in finals], split.id)
     failed = [Failed(final, current[final.id]) for final in finals if needs_decision(session, current.get(final.id))]
     return Rescoring(
         is_frozen=frozen,
-        waiting_public=0 if frozen else repository.unfinished(session, competition.id),
+        waiting_public=0 if frozen else finals_repository.unfinished(session, competition.id),
         finals=len(finals),
         scored=sum(e.state == EvaluationState.SCORED for e in current.values()),
         unconfirmed=count_unconfirmed(session, competition, Visibility.PRIVATE),
-        runs_done=repository.runs_done(session, [e.id for e in current.values()]),
+        runs_done=finals_repository.runs_done(session, [e.id for e in current.values()]),
         runs_total=sum(e.n_runs for e in current.values()),
         failed=tuple(failed),
     )
@@ -170,7 +170,7 @@ def rescoring(session: Session, competition: Competition) -> Rescoring:
 def count_unconfirmed(session: Session, competition: Competition, visibility: Visibility) -> int:
     """Return how many scores on a split take no rank until an organiser confirms them, in all tasks."""
     evaluated = competitions.tasks(session, competition) or [competition]
-    return sum(repository.count_unconfirmed(session, each.id, visibility) for each in evaluated)
+    return sum(finals_repository.count_unconfirmed(session, each.id, visibility) for each in evaluated)
 
 
 def waiting_for_decision(session: Session, competition: Competition) -> tuple[Failed, ...]:
@@ -182,9 +182,9 @@ def is_complete(session: Session, competition: Competition) -> bool:
     """Return whether every final has a private score, in every task."""
     if tasks := competitions.tasks(session, competition):
         return all(is_complete(session, task) for task in tasks)
-    split = repository.private_split(session, competition.id)
-    finals = repository.finals(session, competition.id)
-    current = repository.current_evaluations(session, [final.id for final in finals], split.id)
+    split = finals_repository.private_split(session, competition.id)
+    finals = finals_repository.finals(session, competition.id)
+    current = finals_repository.current_evaluations(session, [final.id for final in finals], split.id)
     return all(final.id in current and current[final.id].state == EvaluationState.SCORED for final in finals)
 
 
@@ -194,7 +194,7 @@ def revealed_scores(session: Session, submissions: Sequence[Submission]) -> dict
     submissions: with their competition loaded.
     """
     revealed = [submission.id for submission in submissions if lifecycle.is_revealed(submission.competition)]
-    return repository.private_scores(session, revealed) if revealed else {}
+    return finals_repository.private_scores(session, revealed) if revealed else {}
 
 
 def reveal(session: Session, competition: Competition, *, actor: Account | None, reason: str = "") -> Competition:
@@ -220,13 +220,13 @@ def _before_the_reveal(competition: Competition) -> str:
 
 def _freeze(session: Session, competition: Competition, *, at: datetime) -> None:
     limit = stored_file(competition).limits.final_selections
-    candidates = repository.candidates(session, competition.id)
+    candidates = finals_repository.candidates(session, competition.id)
     chosen = {
         final.submission_id
         for _team, own in groupby(candidates, key=lambda candidate: candidate.team_id)
         for final in pick(list(own), limit=limit)
     }
-    repository.mark(session, competition.id, chosen)
+    finals_repository.mark(session, competition.id, chosen)
     competition.frozen_at = at
     audit.record(session, None, "competition.finals_frozen", competition, data={"submissions": sorted(chosen)})
     session.flush()
@@ -236,8 +236,8 @@ def _mark_wholes(session: Session, competition: Competition, evaluated: Sequence
     """Show as chosen each submission that is a final in some task."""
     if [each.id for each in evaluated] == [competition.id]:
         return
-    ids = [final.id for task in evaluated for final in repository.finals(session, task.id)]
-    repository.mark(session, competition.id, repository.parent_submission_ids(session, ids))
+    ids = [final.id for task in evaluated for final in finals_repository.finals(session, task.id)]
+    finals_repository.mark(session, competition.id, finals_repository.parent_submission_ids(session, ids))
     session.flush()
 
 
@@ -251,9 +251,9 @@ def _together(tasks: Sequence[Rescoring]) -> Rescoring:
 
 def _all_settled(session: Session, competition: Competition) -> bool:
     """Start what is missing, retry what the host failed at. Return whether nothing is left to wait for."""
-    split = repository.private_split(session, competition.id)
-    finals = repository.finals(session, competition.id)
-    current = repository.current_evaluations(session, [final.id for final in finals], split.id)
+    split = finals_repository.private_split(session, competition.id)
+    finals = finals_repository.finals(session, competition.id)
+    current = finals_repository.current_evaluations(session, [final.id for final in finals], split.id)
     states = [_settle(session, final, split, current.get(final.id)) for final in finals]
     return all(states)
 
@@ -273,7 +273,7 @@ def needs_decision(session: Session, evaluation: Evaluation | None) -> bool:
     if evaluation is None or evaluation.state not in (EvaluationState.FAILED, EvaluationState.CANCELLED):
         return False
     if evaluation.state == EvaluationState.FAILED and evaluation.fault == Fault.HOST:
-        return repository.host_faults(session, evaluation.submission_id, evaluation.split_id) > HOST_RETRIES
+        return finals_repository.host_faults(session, evaluation.submission_id, evaluation.split_id) > HOST_RETRIES
     return True
 
 

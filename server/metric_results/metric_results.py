@@ -21,8 +21,8 @@ from lethe.metrics.core.registry import metric, metrics
 from server.db import now
 from server.disclosure import gate
 from server.evaluations import leak_budget
-from server.metric_results import repository
-from server.metric_results.repository import SubmissionValue
+from server.metric_results import metric_result_repository
+from server.metric_results.metric_result_repository import SubmissionValue
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation
 from server.models.metric_result import MetricResult
@@ -62,7 +62,9 @@ class WaitingMetric:
 
 def request(session: Session, evaluation: Evaluation, file: CompetitionFile) -> int:
     """Ask for the metrics of the competition's report that an evaluation lacks. Return how many were asked for."""
-    known = {(row.metric_id, row.parameters_sha256) for row in repository.of_evaluation(session, evaluation.id)}
+    known = {
+        (row.metric_id, row.parameters_sha256) for row in metric_result_repository.of_evaluation(session, evaluation.id)
+    }
     asked = [each for each in file.report.metrics if (each.id, hash_parameters(each.parameters)) not in known]
     session.add_all(_row(evaluation.id, each) for each in asked)
     if asked:
@@ -72,7 +74,7 @@ def request(session: Session, evaluation: Evaluation, file: CompetitionFile) -> 
 
 def waiting(session: Session, evaluation_id: str) -> list[WaitingMetric]:
     """Return what is to be computed for an evaluation."""
-    rows = repository.waiting(session, evaluation_id)
+    rows = metric_result_repository.waiting(session, evaluation_id)
     return [WaitingMetric(row.id, row.metric_id, row.parameters, row.attempts) for row in rows]
 
 
@@ -102,22 +104,24 @@ def record(session: Session, found: Mapping[int, ComputedMetric]) -> None:
 
 def lost(session: Session, *, lease_s: float) -> Sequence[str]:
     """Return evaluations whose metrics nobody has computed or spoken of for so long that their message must be lost."""
-    return repository.evaluations_waiting(session, asked_before=now() - timedelta(seconds=lease_s), limit=MAX_MESSAGES)
+    return metric_result_repository.evaluations_waiting(
+        session, asked_before=now() - timedelta(seconds=lease_s), limit=MAX_MESSAGES
+    )
 
 
 def begin(session: Session, metrics: Sequence[WaitingMetric]) -> None:
     """Count an attempt at metrics that are computed next."""
-    repository.count_attempts(session, [each.row_id for each in metrics], 1)
+    metric_result_repository.count_attempts(session, [each.row_id for each in metrics], 1)
 
 
 def take_back(session: Session, metrics: Sequence[WaitingMetric]) -> None:
     """Count an attempt no more: the host's fault ended it, and they are tried again."""
-    repository.count_attempts(session, [each.row_id for each in metrics], -1)
+    metric_result_repository.count_attempts(session, [each.row_id for each in metrics], -1)
 
 
 def keep(session: Session, evaluation_id: str) -> None:
     """Say that an evaluation's metrics are being computed: their message is not lost."""
-    repository.postpone(session, evaluation_id, at=now())
+    metric_result_repository.postpone(session, evaluation_id, at=now())
 
 
 def recompute_outdated(session: Session) -> Sequence[str]:
@@ -126,8 +130,10 @@ def recompute_outdated(session: Session) -> Sequence[str]:
     Only what has stood for a while: during an upgrade a process of the older version may write such values once more.
     """
     risen = {entry.id: entry.version for entry in metrics().values() if entry.version > 1}
-    rows = repository.outdated(session, risen, computed_before=now() - UPGRADED_WITHIN, limit=MAX_MESSAGES)
-    repository.ask_again(session, [row.id for row in rows], at=now())
+    rows = metric_result_repository.outdated(
+        session, risen, computed_before=now() - UPGRADED_WITHIN, limit=MAX_MESSAGES
+    )
+    metric_result_repository.ask_again(session, [row.id for row in rows], at=now())
     return list(dict.fromkeys(row.evaluation_id for row in rows))
 
 
@@ -137,11 +143,13 @@ def recompute(session: Session, competition: Competition, file: CompetitionFile,
     only_stale: those of an older version of a metric, and those that were never asked for.
     """
     asked = 0
-    for evaluation in repository.scored_evaluations(session, competition.id):
+    for evaluation in metric_result_repository.scored_evaluations(session, competition.id):
         new = request(session, evaluation, file)
-        rows = [row for row in repository.of_evaluation(session, evaluation.id) if row.computed_at is not None]
+        rows = [
+            row for row in metric_result_repository.of_evaluation(session, evaluation.id) if row.computed_at is not None
+        ]
         again = [row.id for row in rows if not only_stale or row.metric_version != metric(row.metric_id).version]
-        repository.ask_again(session, again, at=now())
+        metric_result_repository.ask_again(session, again, at=now())
         if again:
             send_after_commit(session, COMPUTE_METRICS, evaluation.id)
         asked += bool(new or again)
@@ -153,18 +161,18 @@ def of_submission(
 ) -> Sequence[MetricResult]:
     """Return a submission's metrics on a split, as the caller may see them. Raises NotFound where they may not."""
     gate.check_metrics(submission.competition, visibility, organiser=is_organiser)
-    evaluation = repository.current_evaluation(session, submission.id, visibility.value)
-    return repository.of_evaluation(session, evaluation.id) if evaluation is not None else []
+    evaluation = metric_result_repository.current_evaluation(session, submission.id, visibility.value)
+    return metric_result_repository.of_evaluation(session, evaluation.id) if evaluation is not None else []
 
 
 def of_competition(
     session: Session, competition: Competition, visibility: Visibility, metric_ids: Sequence[str]
 ) -> dict[str, dict[str, MetricResult]]:
     """Return computed metrics by submission id and metric id, for organisers."""
-    evaluations = repository.scored_evaluations(session, competition.id, visibility=visibility.value)
+    evaluations = metric_result_repository.scored_evaluations(session, competition.id, visibility=visibility.value)
     submission_of = {evaluation.id: evaluation.submission_id for evaluation in evaluations}
     found: dict[str, dict[str, MetricResult]] = {}
-    for row in repository.get_values(session, list(submission_of), metric_ids):
+    for row in metric_result_repository.get_values(session, list(submission_of), metric_ids):
         found.setdefault(submission_of[row.evaluation_id], {})[row.metric_id] = row
     return found
 
@@ -173,7 +181,7 @@ def of_submissions(
     session: Session, visibility: Visibility, submission_ids: Sequence[str], asked: MetricRequest
 ) -> list[SubmissionValue]:
     """Return one metric of those submissions that have it computed; the newest result last."""
-    return repository.of_submissions(
+    return metric_result_repository.of_submissions(
         session,
         visibility.value,
         submission_ids,

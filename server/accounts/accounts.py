@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, NotFound, Violation
 from lethe.text_files import without_invisible
-from server.accounts import email_confirmation, rate_limit, repository
+from server.accounts import account_repository, email_confirmation, rate_limit
 from server.accounts.look_alikes import get_shape, look_alike_key
 from server.accounts.passwords import MAX_LENGTH, MIN_LENGTH, hash_password, verify_password
 from server.accounts.second_factor import confirm
@@ -22,7 +22,7 @@ EMAIL = re.compile(r"[^@\s\x00-\x1f\x7f-\x9f]{1,64}@[^@\s\x00-\x1f\x7f-\x9f]+\.[
 RESERVED_NAMES = frozenset({"system", "admin", "administrator", "lethe", "root", "oracle", "original", "retrained"})
 DELETED = "deleted-"  # begins the name that a deleted account leaves behind
 TAKEN = "The name is taken; choose another"
-names = repository.names
+names = account_repository.names
 
 
 def register(
@@ -37,8 +37,8 @@ def register(
     address = _checked_email(email)
     password_hash = hash_password(password)  # slow: before the transaction that others may wait for begins
     key = name_key(name)
-    repository.lock_look_alikes(session, key)
-    if repository.account_that_looks_like(session, key):
+    account_repository.lock_look_alikes(session, key)
+    if account_repository.account_that_looks_like(session, key):
         raise Conflict(TAKEN)
     account = Account(name=name, name_key=key, email=address, password_hash=password_hash, role=role.value)
     try:
@@ -65,7 +65,7 @@ def authenticate(session: Session, *, name: str, password: str, client: str) -> 
     except RateLimited:
         rate_limit.per_client.give_back(client)
         raise
-    account = repository.account_by_name_key(session, name_key(name))
+    account = account_repository.account_by_name_key(session, name_key(name))
     right = verify_password(password[: MAX_LENGTH + 1], password_hash=account.password_hash if account else None)
     if account is None or not right or account.disabled_at is not None:
         raise NotAuthenticated("No account has this name and password")
@@ -79,7 +79,7 @@ def change_password(session: Session, account: Account, *, old: str, new: str, c
     check_password(new)
     confirm(session, account, old, code=code, field="old")
     account.password_hash = hash_password(new)
-    repository.revoke_web_sessions(session, account.id, now())
+    account_repository.revoke_web_sessions(session, account.id, now())
     audit.record(session, account, "account.password_changed", subject=account.id)
 
 
@@ -101,7 +101,7 @@ def change_mail(
 
 def find(session: Session, name: str) -> Account:
     """Return the account called `name`. Raises NotFound."""
-    account = repository.account_by_name_key(session, name_key(name))
+    account = account_repository.account_by_name_key(session, name_key(name))
     if account is None:
         raise NotFound(f"No account is called {name!r}")
     return account
@@ -116,8 +116,8 @@ def set_role(session: Session, account: Account, role: Role, *, actor: Account |
 def disable(session: Session, account: Account, *, actor: Account | None, reason: str) -> None:
     """Ban `account`: it can no longer log in, and what it was logged in with ends."""
     account.disabled_at = now()
-    repository.revoke_web_sessions(session, account.id, now())
-    repository.revoke_tokens(session, account.id, now())
+    account_repository.revoke_web_sessions(session, account.id, now())
+    account_repository.revoke_tokens(session, account.id, now())
     audit.record(session, actor, "account.disabled", subject=account.id, reason=reason)
 
 
