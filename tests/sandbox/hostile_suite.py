@@ -16,9 +16,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from sandbox.policy import RunPolicy
+from tests.sandbox.hostile_tables import write_attacks
 
 FOLDER = Path(__file__).parent / "hostile"
 FIRST_LINE = re.compile(r"# Tries to (?P<attempt>.+)\. Must end in: (?P<outcomes>[a-z|-]+)\n")
@@ -64,9 +66,13 @@ class Attack:
     outcomes: frozenset[str]
 
 
+@cache
 def attacks() -> list[Attack]:
     """Return every attack, in the order of its name. Raises ValueError for a file without its first line."""
-    return [_read(path) for path in sorted(FOLDER.glob("*.py"))]
+    written = Path(tempfile.mkdtemp(prefix="attacks-"))
+    write_attacks(written)
+    paths = [*FOLDER.glob("*.py"), *written.glob("*.py")]
+    return [_read(path) for path in sorted(paths, key=lambda path: path.stem)]
 
 
 def _read(path: Path) -> Attack:

@@ -7,7 +7,6 @@ import pytest
 from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
-from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.npz_files import load_outputs, save_outputs
 from lethe.metrics.scoring.score import ModelOutputs, score
@@ -127,32 +126,3 @@ def test_a_value_that_is_not_finite_is_named(files):
     result = run(files)
     assert result.exit_code == 1
     assert "unlearned confidence of model 4 on example 5 is nan" in result.stderr
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InvalidScoreInput, match=r"none\.npz cannot be read"):
-        load_outputs(tmp_path / "none.npz")
-
-
-def test_a_file_that_is_no_archive_is_refused(tmp_path):
-    (tmp_path / "text.npz").write_text("no archive")
-    with pytest.raises(InvalidScoreInput, match=r"text\.npz cannot be read"):
-        load_outputs(tmp_path / "text.npz")
-
-
-def test_a_pickled_array_is_never_loaded(tmp_path):
-    np.savez(tmp_path / "objects.npz", confidences=np.array([[{}, {}], [{}, {}]], dtype=object))
-    with pytest.raises(InvalidScoreInput, match=r"objects\.npz cannot be read"):
-        load_outputs(tmp_path / "objects.npz")
-
-
-def test_an_archive_without_confidences_is_refused(tmp_path):
-    np.savez(tmp_path / "other.npz", logits=np.zeros(3))
-    with pytest.raises(InvalidScoreInput, match=r"no array 'confidences', only \['logits'\]"):
-        load_outputs(tmp_path / "other.npz")
-
-
-def test_a_single_array_without_a_name_is_refused(tmp_path):
-    np.save(tmp_path / "one.npy", np.zeros((3, 3)))
-    with pytest.raises(InvalidScoreInput, match="single array without a name"):
-        load_outputs(tmp_path / "one.npy")

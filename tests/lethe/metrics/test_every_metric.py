@@ -141,13 +141,6 @@ def test_retrained_models_against_themselves_are_ideal(metric_id):
 
 
 @pytest.mark.parametrize("metric_id", COMPUTABLE)
-def test_missing_arrays_are_named_with_their_level(metric_id):
-    found = evaluate(Inputs({}, {}, {}, {}), [metric_id])[metric_id]
-    assert found.result is None
-    assert "is missing (capture level" in found.not_computed
-
-
-@pytest.mark.parametrize("metric_id", COMPUTABLE)
 def test_nan_is_named_with_its_side(metric_id):
     broken = {name: with_nan(values) for name, values in synthetic.sides()["unlearned"].items()}
     found = evaluate(synthetic.inputs(unlearned=broken), [metric_id])[metric_id]

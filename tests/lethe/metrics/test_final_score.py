@@ -44,14 +44,6 @@ def test_seven_models_have_a_score_and_no_interval():
     assert found.result.interval is None
 
 
-@pytest.mark.parametrize("metric_id", ["f", "score"])
-def test_unequal_numbers_of_models_are_a_sentence(metric_id):
-    fewer = synthetic.side_arrays(5, n_models=7)
-    found = evaluate(synthetic.inputs(unlearned=fewer), [metric_id])[metric_id]
-    assert found.result is None
-    assert "unlearned has 7, retrained 8" in found.not_computed
-
-
 def test_score_without_accuracy_of_the_retrained_models_is_a_sentence():
     found = evaluate(
         synthetic.inputs(retrained=synthetic.sides()["retrained"] | {"test_accuracy": np.zeros(8)}), ["score"]

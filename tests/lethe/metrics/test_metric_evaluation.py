@@ -7,47 +7,8 @@ import pytest
 
 from lethe.metrics import Inputs, InvalidMetricInput, UnknownMetric, evaluate
 from lethe.metrics.comparison import compare
-from lethe.metrics.core.resampling import interval_of_models, interval_of_runs, kept_models
 from lethe.metrics.metric_json import comparison_as_json, evaluations_as_json
 from tests.lethe.metrics import synthetic
-
-WIDE = (-np.inf, np.inf)
-
-
-def test_half_of_the_models_stay():
-    for kept in kept_models(9, n_resamples=5, seed=0):
-        assert kept.size == 5
-        assert np.unique(kept).size == 5
-
-
-def test_interval_of_a_mean_has_the_classical_width():
-    runs = np.random.default_rng(0).normal(size=200)
-    low, high = interval_of_runs(runs.mean(), runs, n_resamples=2000, seed=0, bounds=WIDE)
-    assert (high - low) / 2.0 == pytest.approx(1.96 * runs.std(ddof=1) / np.sqrt(200), rel=0.1)
-
-
-def test_interval_ends_at_the_bounds():
-    runs = np.array([0.0, 0.0, 0.0, 0.1, 1.0])
-    low, high = interval_of_runs(runs.mean(), runs, n_resamples=50, seed=0, bounds=(0.0, 1.0))
-    assert low == 0.0
-    assert high <= 1.0
-
-
-def test_three_runs_have_no_interval():
-    assert interval_of_runs(0.0, np.zeros(3), n_resamples=50, seed=0, bounds=WIDE) is None
-
-
-def test_paired_sides_keep_the_same_models():
-    kept = []
-
-    def compute_metric(halves):
-        kept.append([half.tolist() for half in halves])
-        return 0.0
-
-    for paired in (True, False):
-        interval_of_models(0.0, compute_metric, sizes=(9, 9), paired=paired, n_resamples=4, seed=0, bounds=WIDE)
-    assert all(first == second for first, second in kept[:4])
-    assert any(first != second for first, second in kept[4:])
 
 
 def test_value_lies_in_its_interval():

@@ -1,14 +1,6 @@
 import numpy as np
-from hypothesis import strategies as st
 
 from lethe.metrics.outputs.predictions import activation_l1, disagreement
-
-SEEDS = st.integers(0, 2**32 - 1)
-METRICS = (activation_l1, disagreement)
-
-
-def draw(seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).dirichlet(np.ones(4), (3, 7))
 
 
 def test_distances_of_certain_and_opposite_predictions():

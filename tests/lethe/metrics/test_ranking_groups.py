@@ -66,19 +66,6 @@ def test_equal_counts_share_a_rank_and_leave_no_gap():
     assert dense_ranks(np.array([[2, 0], [1, 1], [2, 0], [3, 0]])).tolist() == [2, 1, 2, 3]
 
 
-def test_result_has_a_row_per_method():
-    table = ranking_result(np.array([[0.1, 0.5, 0.9]])).table
-    assert table == {
-        "group_1": [1, 0, 0], "group_2": [0, 1, 0], "group_3": [0, 0, 1], "failed": [0, 0, 0], "rank": [1, 2, 3],
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("values", [np.zeros(3), np.zeros((0, 3)), np.array([[np.inf, 1.0]])])
-def test_bad_values_are_refused(values):
-    with pytest.raises(InvalidMetricInput, match="finite or NaN"):
-        ranking_groups(values, higher_is_better=True)
-
-
 def test_the_result_counts_the_methods_that_share_the_first_rank():
     found = ranking_result(np.array([[0.1, 0.1, 0.5, 0.9, np.nan], [0.1, 0.1, 0.5, 0.9, 0.9]]))
     assert found.value == 2.0
