@@ -54,9 +54,7 @@ FORBIDDEN = {
         ("server/cli/commands.py", "def f():\n    import torch"),
         ("server/config.py", "import lethe.evaluation.inference"),
     ],
-    "light-workers": [
-        ("worker/server_tasks.py", "import lethe.evaluation.inference"),
-    ],
+    "light-workers": [("worker/server_tasks.py", "import lethe.evaluation.inference")],
     "torch-free": [
         ("lethe/errors.py", "import lethe.networks.builders"),
         ("lethe/metrics/scoring/score.py", "import lethe.data.files"),

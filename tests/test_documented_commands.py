@@ -16,15 +16,7 @@ from server.main import create_app
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
 CODE = re.compile(r"`((?:[^`\s]*/)?lethe [^`]+)`")
-GROUPS = (
-    "competition",
-    "methods",
-    "new",
-    "rejudge",
-    "benchmark",
-    "data",
-    "reference",
-)
+GROUPS = ("competition", "methods", "new", "rejudge", "benchmark", "data", "reference")
 IN_BLOCK = re.compile(r"(?:^|[$&;(]\s*|\s)((?:\.venv/bin/)?lethe [a-z-].*)")
 
 

@@ -40,9 +40,7 @@ def test_uv_is_brought_by_pip_and_installs_the_rest(ran: list[tuple[str, ...]]) 
 @pytest.mark.parametrize(
     ("broken", "asked"), [("uv.lock", ["pip", "pip", "pip"]), ("-m uv", ["pip", "uv", "pip", "pip"])]
 )
-def test_pip_installs_where_uv_cannot(
-    ran: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, broken: str, asked: list[str]
-) -> None:
+def test_pip_installs_where_uv_cannot(ran, monkeypatch, broken, asked):
     fail(monkeypatch, ran, broken)
     assert install.main([]) == 0
     assert programs(ran) == asked

@@ -4,10 +4,8 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import psycopg
-import pytest
 
 from migrations import online
 from server import migrate
@@ -15,9 +13,7 @@ from server.migrate import upgrade
 from tests.support.next_version import with_next_version
 
 
-def test_migration_that_waits_for_a_table_holds_nobody_up(
-    migrated_postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_migration_that_waits_for_a_table_holds_nobody_up(migrated_postgres_url, tmp_path, monkeypatch):
     """A long read, such as a backup's, has the table. Whoever comes meanwhile must not wait behind the migration."""
     with_next_version(monkeypatch, tmp_path / "next")
     monkeypatch.setattr(migrate, "AGAIN_AFTER_S", 0.2)

@@ -78,11 +78,7 @@ PARTICIPANT = (
     Visit(f"{SLUG}/compare", f"Compare submissions · {DIGITS}"),
     Visit(f"{SLUG}/submit", f"Submit · {DIGITS}"),
     Visit(f"{SLUG}/submissions", rf"My submissions \(1 in progress\) · {DIGITS}"),
-    Visit(
-        f"{SLUG}/submissions/compare",
-        f"Two of my submissions · {DIGITS}",
-        query="?first={scored}&second={other}",
-    ),
+    Visit(f"{SLUG}/submissions/compare", f"Two of my submissions · {DIGITS}", query="?first={scored}&second={other}"),
     Visit(f"{SLUG}/team", f"Team · {DIGITS}"),
     Visit(f"{SLUG}/team/join", f"Team · {DIGITS}", query="?token={invitation_token}"),
     Visit(f"{SLUG}/questions", f"Questions · {DIGITS}"),

@@ -1,7 +1,6 @@
 """A competition that keeps weights, through a real instance: metrics of level 4 are those of the offline probes."""
 
 import json
-from pathlib import Path
 
 import pytest
 import safetensors.torch
@@ -74,9 +73,7 @@ def weights_files(storage: Storage) -> list[str]:
     return sorted(filter(is_weights, storage.keys("evaluations")))
 
 
-def test_values_are_those_of_the_offline_probes(
-    instance: Instance, submission: str, measured: dict[str, JsonObject], storage: Storage, tmp_path: Path
-) -> None:
+def test_values_are_those_of_the_offline_probes(instance, submission, measured, storage, tmp_path):
     with instance.database.read() as session:
         given = [
             (shard, ShardOutputs.from_bytes(storage.read_verified(shard.result_key or "", shard.result_sha256 or "")))
@@ -100,9 +97,7 @@ def test_values_are_those_of_the_offline_probes(
     assert measured["klom"]["value"] is not None
 
 
-def test_weights_of_the_first_runs_alone_are_kept_and_not_collected(
-    instance: Instance, measured: dict[str, JsonObject], storage: Storage
-) -> None:
+def test_weights_of_the_first_runs_alone_are_kept_and_not_collected(instance, measured, storage):
     kept = weights_files(storage)
     assert [key.rpartition("/")[2] for key in kept] == [
         f"runs-{run:06d}-attempt-1-weights.safetensors" for run in range(K)
@@ -112,9 +107,7 @@ def test_weights_of_the_first_runs_alone_are_kept_and_not_collected(
     assert [found.file.key for found in garbage if found.file.key.startswith(folder)] == []
 
 
-def test_missing_weights_are_a_sentence_and_the_other_metrics_stay(
-    instance: Instance, submission: str, measured: dict[str, JsonObject], storage: Storage
-) -> None:
+def test_missing_weights_are_a_sentence_and_the_other_metrics_stay(instance, submission, measured, storage):
     kept = {key: storage.read(key) for key in weights_files(storage)}
     try:
         for key in kept:

@@ -317,10 +317,7 @@ def organiser_changes_what_may_be_changed(play: Play) -> None:
     """One more submission a day: shown first, then set; four teams use it."""
     change = {"limits": {"submissions_per_day": PER_DAY + 1}, "reason": "the hall was dark for an hour"}
     preview = play.olga.patch(f"/competitions/{SLUG}", {**change, "preview": True})
-    assert (preview["applied"], preview["changed"]) == (
-        False,
-        {"limits.submissions_per_day": [PER_DAY, PER_DAY + 1]},
-    )
+    assert (preview["applied"], preview["changed"]) == (False, {"limits.submissions_per_day": [PER_DAY, PER_DAY + 1]})
     assert play.people["team02"].quota(SLUG)["remaining"] == 0, "a preview changes nothing"
     play.olga.patch(f"/competitions/{SLUG}", change)
     assert play.people["team02"].quota(SLUG)["remaining"] == 1

@@ -54,9 +54,7 @@ def test_the_split_holds_as_many_originals_as_runs(instance: Instance, split_dir
     assert verify_split(split_dir) == []
 
 
-def test_a_net_returned_unchanged_gives_each_original_back(
-    instance: Instance, client: LetheClient, split_dir: Path, tmp_path: Path
-) -> None:
+def test_a_net_returned_unchanged_gives_each_original_back(instance, client, split_dir, tmp_path):
     path = tmp_path / "unchanged.py"
     path.write_text("def unlearning(net, retain, forget, validation):\n    return net\n")
     ended = wait_for_end(client, client.submit(SLUG, path))

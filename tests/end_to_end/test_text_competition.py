@@ -145,9 +145,7 @@ def unlearning(net, retain_loader, forget_loader, val_loader):
 """
 
 
-def test_a_model_of_a_folder_is_unlearned_by_code_for_transformers_and_for_torch(
-    client: LetheClient, instance: Instance, tmp_path: Path
-) -> None:
+def test_a_model_of_a_folder_is_unlearned_by_code_for_transformers_and_for_torch(client, instance, tmp_path):
     root = write_towns(tmp_path / "towns")
     moment = datetime.now(UTC).replace(microsecond=0)
     toml = folder_toml(

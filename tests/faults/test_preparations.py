@@ -55,9 +55,7 @@ def start(cluster: Cluster, name: str, held: Path) -> Process:
     return cluster.start_worker(name, program="tests.faults.dividing_celery", HELD=str(held))
 
 
-def test_worker_killed_with_a_model_shard_costs_one_attempt(
-    cluster: Cluster, made_by_one: Path, tmp_path: Path
-) -> None:
+def test_worker_killed_with_a_model_shard_costs_one_attempt(cluster, made_by_one, tmp_path):
     workers = [start(cluster, name, tmp_path) for name in ("first", "second")]
     with cluster.database.engine.begin() as connection:
         connection.execute(text("UPDATE splits SET state = 'pending' WHERE visibility = 'private'"))

@@ -6,7 +6,7 @@ import pytest
 
 from server.models.submission import Submission
 from server.storage import Storage, content_key
-from tests.faults.cluster import Cluster, Score, code, wait_until
+from tests.faults.cluster import Cluster, code, wait_until
 from tests.support.cluster_records import outcomes, scored_like
 from tests.support.s3 import s3_server
 
@@ -15,9 +15,7 @@ pytestmark = pytest.mark.slow
 WHOLE_SPLIT = "splits/tiny/public"
 
 
-def test_s3_that_fails_and_a_worker_killed_while_fetching_lose_nothing(
-    cluster: Cluster, undisturbed: Score, tmp_path: Path
-) -> None:
+def test_s3_that_fails_and_a_worker_killed_while_fetching_lose_nothing(cluster, undisturbed, tmp_path):
     """The heir runs on the same host, with the same cache; to it S3 answers 500, then slowly, then 500 twice."""
     submission = cluster.submit("far", code(pause=0.1, note="far"))
     with cluster.database.read() as session:

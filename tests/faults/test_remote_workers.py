@@ -52,9 +52,7 @@ def runs_reported_with(cluster: Cluster, token: JsonObject) -> int:
     return sum(shard.runs_done for shard in held if shard.worker and shard.worker.startswith(token["id"]))
 
 
-def test_remote_workers_drained_and_revoked_change_no_bit(
-    cluster: Cluster, scorer: Process, organiser: LetheClient, undisturbed: Score
-) -> None:
+def test_remote_workers_drained_and_revoked_change_no_bit(cluster, scorer, organiser, undisturbed):
     """One is asked to stop in a run, one is revoked in a run; another ends it, with the first one's token."""
     token, revoked = (organiser.post(TOKENS, {"name": name}) for name in ("afar", "revoked"))
     worker = cluster.start_remote_worker(token)

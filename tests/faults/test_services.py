@@ -158,9 +158,7 @@ def full_disk(folder: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("what", ["storage", "scratch"])
-def test_full_disk_is_the_hosts_fault_and_passes(
-    cluster: Cluster, worker: Process, undisturbed: Score, what: str
-) -> None:
+def test_full_disk_is_the_hosts_fault_and_passes(cluster, worker, undisturbed, what):
     folder = cluster.folder / "storage" / "evaluations" if what == "storage" else cluster.settings.scratch / "stage"
     person = f"full-{what}"
     with full_disk(folder):

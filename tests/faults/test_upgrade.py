@@ -1,7 +1,6 @@
 """A rolling upgrade: the next version's migration while this version's web server and workers are busy."""
 
 import threading
-from pathlib import Path
 
 import pytest
 from alembic import command
@@ -10,8 +9,7 @@ from sqlalchemy import select
 from server import migrate
 from server.db import Database
 from server.models.competition import Competition
-from tests.faults.cluster import Cluster, Score, code, wait_until
-from tests.faults.forked import Process
+from tests.faults.cluster import Cluster, code, wait_until
 from tests.support.cluster_records import scored_like
 from tests.support.next_version import with_next_version
 
@@ -25,9 +23,7 @@ def _change_by_the_next_version(cluster: Cluster) -> None:
         row.config = {**row.config, "of_the_next": 1, "limits": {**row.config["limits"], "of_the_next": 2}}
 
 
-def test_next_versions_migration_under_running_work(
-    cluster: Cluster, worker: Process, undisturbed: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_next_versions_migration_under_running_work(cluster, worker, undisturbed, tmp_path, monkeypatch):
     with_next_version(monkeypatch, tmp_path / "next")
     before = cluster.submit("upgraded", code(pause=0.3, note="before the migration"))
     wait_until(lambda: cluster.runs_done(before) >= 1)

@@ -91,9 +91,7 @@ def test_workers_killed_one_after_another_at_every_stage_lose_nothing(cluster: C
     assert counted(cluster, "killed") == 1
 
 
-def test_frozen_worker_that_wakes_after_its_lease_is_refused(
-    cluster: Cluster, worker: Process, undisturbed: Score
-) -> None:
+def test_frozen_worker_that_wakes_after_its_lease_is_refused(cluster, worker, undisturbed):
     submission = cluster.submit("zombie", code(pause=0.4, note="zombie"))
     wait_until(lambda: cluster.runs_done(submission) >= 1)
     frozen = worker.children()

@@ -69,10 +69,7 @@ def _nomus(arrays: Arrays) -> Values:
 
 def _zrf(arrays: Arrays) -> Values:
     p, q = (softmax(arrays[f"{side}_logits"])[None] for side in ("unlearned", "teacher"))
-    return {
-        "zrf": zrf_published_per_model(p, q)[0],
-        "activation_distance": activation_l2(p, q).value,
-    }
+    return {"zrf": zrf_published_per_model(p, q)[0], "activation_distance": activation_l2(p, q).value}
 
 
 def _mubench(arrays: Arrays) -> Values:

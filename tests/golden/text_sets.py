@@ -17,11 +17,7 @@ from lethe.metrics.text.answers import (
     truth_ratios,
 )
 from lethe.metrics.text.memorization import exact_memorization_shares, extraction_strengths
-from lethe.metrics.text.mia_text import (
-    attack_auc,
-    min_k_scores,
-    privacy_leakage_from_auc,
-)
+from lethe.metrics.text.mia_text import attack_auc, min_k_scores, privacy_leakage_from_auc
 from lethe.metrics.text.rouge import rouge_l_recalls
 from lethe.metrics.text.tofu import harmonic_mean, ks_p_value, utility_parts
 from tests.golden.golden_set import Arrays, GoldenSet
@@ -65,12 +61,7 @@ def _thirteen(arrays: dict[str, Any], mean: Mean) -> dict[str, float]:
     return {**parts, **forget, "model_utility": harmonic_mean(parts.values())}
 
 
-_PUBLISHED_SETS = {
-    "Real Authors": "real_authors",
-    "Real World": "world_facts",
-    "Retain": "retain",
-    "Forget": "forget",
-}
+_PUBLISHED_SETS = {"Real Authors": "real_authors", "Real World": "world_facts", "Retain": "retain", "Forget": "forget"}
 _PUBLISHED_METRICS = {
     "ROUGE": "rouge",
     "Probability": "probability",
@@ -129,7 +120,7 @@ def _tofu_ks_tables(arrays: Arrays) -> Mapping[str, Any]:
     sizes = [(int(n), int(k)) for n, k in zip(arrays["n"], arrays["k"], strict=True)]
     return {
         # the printed p-values, and so these, are of samples (k + 1)/n apart; equations 8 and 9 are taken at k/n
-        "scipy_exact": np.array([ks_p_value(np.arange(n), np.arange(n) + k + 0.5) for n, k in sizes]),
+        "scipy_exact": np.array([ks_p_value(np.arange(n), np.arange(n) + k + 0.5) for n, k in sizes])
     }
 
 

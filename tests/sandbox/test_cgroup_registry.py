@@ -48,9 +48,7 @@ def elsewhere() -> Iterator[Path]:
     folder.rmdir()
 
 
-def test_recorded_leftover_groups_are_removed(
-    elsewhere: Path, records: Path, gone: str, busy: subprocess.Popen[bytes]
-) -> None:
+def test_recorded_leftover_groups_are_removed(elsewhere, records, gone, busy):
     records.mkdir(mode=0o700)
     (records / gone).write_text(str(elsewhere), encoding="utf-8")
     left, kept = elsewhere / f"lethe-sandbox-{gone}-left", elsewhere / f"lethe-sandbox-{owner_mark()}-mine"

@@ -13,7 +13,7 @@ import pytest
 from sandbox.launcher import Launcher, RunRequest, Sandbox, SandboxSpec
 
 from .conftest import GOOD, WHOLE_SUITE, write_submission
-from .hostile_suite import POLICY, SAMPLE, Attack, Runner, attacks, canaries
+from .hostile_suite import POLICY, SAMPLE, Runner, attacks, canaries
 
 ATTACKS = [attack for attack in attacks() if WHOLE_SUITE or attack.path.stem in SAMPLE]
 
@@ -63,17 +63,13 @@ def test_sample_names_attacks_that_there_are() -> None:
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.path.stem)
-def test_attack_ends_as_its_first_line_says(
-    attack: Attack, runner: Runner, good_weights: bytes, host_state: Callable[[], dict[str, object]]
-) -> None:
+def test_attack_ends_as_its_first_line_says(attack, runner, good_weights, host_state):
     before = host_state()
     for _ in range(2 if attack.path.stem.startswith("runs_") else 1):
         assert runner(attack.path) in attack.outcomes, attack.attempt
     assert host_state() == before
 
 
-def test_good_submission_afterwards_gives_the_same_bits(
-    hostile_sandbox: Sandbox, hostile_stage: Path, good_weights: bytes
-) -> None:
+def test_good_submission_afterwards_gives_the_same_bits(hostile_sandbox, hostile_stage, good_weights):
     assert good_weights
     assert hostile_sandbox.run(RunRequest(code_dir=hostile_stage / "good", seed=3)).weights == good_weights

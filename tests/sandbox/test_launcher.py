@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load
 
-from lethe.runtime.data_loaders import Style
 from lethe.runtime.error_classes import Blame
 from lethe.runtime.original_filenames import warnings_in
 from sandbox.errors import BackendUnavailable, InvalidRequest
@@ -148,9 +147,7 @@ def test_syntax_error_names_its_line(submit: Submit) -> None:
         ("tuple", "[batch.items() for batch in retain]"),
     ],
 )
-def test_batches_in_the_other_form_are_named_with_the_line_that_chooses(
-    submit: Submit, style: Style, line: str
-) -> None:
+def test_batches_in_the_other_form_are_named_with_the_line_that_chooses(submit, style, line):
     source = f"def unlearning(net, retain, forget, validation):\n    {line}\n"
     message = submit(source, entry=EntryPoint(style=style), kind="sample").verdict.message
     assert f"`# lethe: samples = {'tuple' if style == 'dict' else 'dict'}`" in message
@@ -239,9 +236,7 @@ def test_time_limits_end_the_run(hurried: Sandbox, stage: Path, source: str, err
     assert result.wall_time_s < 100
 
 
-def test_run_that_ends_within_a_tick_is_measured_to_its_end(
-    hurried: Sandbox, stage: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_that_ends_within_a_tick_is_measured_to_its_end(hurried, stage, monkeypatch):
     """Its weights came before the watch looked, and its processor time was more than it had."""
     spec = hurried._spec
     monkeypatch.setattr(hurried, "_spec", replace(spec, policy=replace(spec.policy, cpu_time_s=0.06)))

@@ -55,9 +55,7 @@ def test_run_sees_only_its_own_original(sandbox: Sandbox, stage: Path, original:
     assert written in ("PermissionError", "OSError")
 
 
-def test_the_next_run_without_one_starts_from_the_splits_own(
-    sandbox: Sandbox, split: Path, stage: Path, original: MakeOriginal
-) -> None:
+def test_the_next_run_without_one_starts_from_the_splits_own(sandbox, split, stage, original):
     folder = write_submission(stage, "unchanged", UNCHANGED)
     sandbox.run(RunRequest(code_dir=folder, original=original(0)))
     splits = (split / "original_model.safetensors").read_bytes()

@@ -273,9 +273,7 @@ def test_two_living_sandboxes_have_two_templates_and_two_users(split: Path, stag
             assert one.achieved.kernel_uid != other.achieved.kernel_uid
 
 
-def test_other_limits_of_a_run_take_the_same_template_and_another_environment_takes_a_new_one(
-    split: Path, stage: Path
-) -> None:
+def test_other_limits_of_a_run_take_the_same_template_and_another_environment_takes_a_new_one(split, stage):
     with start(split, stage) as sandbox:
         pid = template_of(sandbox)
     with start(split, stage, wall_time_s=7, processes=9) as sandbox:
@@ -336,9 +334,7 @@ def test_forked_launcher_leaves_its_parents_template_alone(split: Path, stage: P
         assert template_of(sandbox) == pid
 
 
-def test_where_no_mount_can_be_handed_over_bubblewrap_shows_the_folders(
-    split: Path, stage: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_no_mount_can_be_handed_over_bubblewrap_shows_the_folders(split, stage, monkeypatch):
     monkeypatch.setattr(bubblewrap, "detach", lambda _stack, _folders: ())
     code = write_submission(stage, "without-mounts", GOOD)
     with start(split, stage) as sandbox:

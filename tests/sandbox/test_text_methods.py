@@ -60,9 +60,7 @@ def send(visible: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 
 @pytest.mark.parametrize("method_id", ["graddiff", "npo", "rmu", "undial"])
 @pytest.mark.parametrize("constants", [{}, {"LORA_RANK": 2}], ids=["all weights", "low rank"])
-def test_it_ends_with_the_original_names_and_other_matrices(
-    method_id: str, constants: dict[str, float], send: Send, visible: Path
-) -> None:
+def test_it_ends_with_the_original_names_and_other_matrices(method_id, constants, send, visible):
     result = send(method_id, FAST | constants)
     assert result.weights is not None, (result.verdict, result.log.decode(errors="replace"))
     original, weights = load_file(visible / "original_model.safetensors"), load(result.weights)

@@ -9,9 +9,7 @@ from tests.support.instance import Instance, instance
 
 
 @pytest.fixture
-def server(
-    migrated_sqlite_url: str, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Instance]:
+def server(migrated_sqlite_url, redis_url, tmp_path, monkeypatch):
     with instance(monkeypatch, database_url=migrated_sqlite_url, redis_url=redis_url, folder=tmp_path) as running:
         yield running
 

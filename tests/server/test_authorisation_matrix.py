@@ -12,16 +12,7 @@ from httpx import Response
 from server.accounts import tokens
 from server.main import create_app
 from server.models.account import Account, Role, Scope
-from tests.support.audiences import (
-    ACCOUNT,
-    ADMINISTRATOR,
-    ANYBODY,
-    FOR,
-    MAKES_COMPETITIONS,
-    ORGANISER,
-    TEAM,
-    WORKER,
-)
+from tests.support.audiences import ACCOUNT, ADMINISTRATOR, ANYBODY, FOR, MAKES_COMPETITIONS, ORGANISER, TEAM, WORKER
 from tests.support.instance import Instance, competition_toml
 
 PEOPLE = ("anonymous", "participant", "other team's", "organiser elsewhere", "organiser", "administrator")
@@ -30,12 +21,7 @@ TURNED_AWAY = {
     ACCOUNT: {"anonymous": {401}},
     TEAM: {"anonymous": {401}, "other team's": {404}, "organiser elsewhere": {404}},
     MAKES_COMPETITIONS: {"anonymous": {401}, "participant": {403}, "other team's": {403}},
-    ORGANISER: {
-        "anonymous": {401},
-        "participant": {403},
-        "other team's": {403},
-        "organiser elsewhere": {403},
-    },
+    ORGANISER: {"anonymous": {401}, "participant": {403}, "other team's": {403}, "organiser elsewhere": {403}},
     ADMINISTRATOR: {
         "anonymous": {401},
         "participant": {403},

@@ -83,9 +83,7 @@ def crowd(migrated_url: str, redis_url: str, tmp_path: Path) -> Iterator[Crowd]:
     resource.getrlimit(resource.RLIMIT_NOFILE)[0] in range(1100),
     reason="needs 1,100 open files, and the hard limit here is lower (ulimit -Hn)",
 )
-def test_thousand_requests_at_once_are_all_answered_in_turn(
-    migrated_postgres_url: str, redis_url: str, tmp_path: Path
-) -> None:
+def test_thousand_requests_at_once_are_all_answered_in_turn(migrated_postgres_url, redis_url, tmp_path):
     """They wait before they reach a database, so its kind says nothing more than sixty do."""
     with crowd_at(migrated_postgres_url, redis_url, tmp_path / "home") as crowd:
         ask_a_thousand_times(crowd)

@@ -156,9 +156,7 @@ def test_readyz_says_what_is_away(server: Instance, monkeypatch: pytest.MonkeyPa
         ("sentinel://127.0.0.1:1;sentinel://127.0.0.2:1", "not checked"),
     ],
 )
-def test_readyz_takes_brokers_addresses_as_celery_writes_them(
-    server: Instance, url: str, found: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_readyz_takes_brokers_addresses_as_celery_writes_them(server, url, found, monkeypatch):
     monkeypatch.setenv("LETHE_REDIS_URL", url)
     get_settings.cache_clear()
     answer = server.client.get("/readyz")
@@ -227,9 +225,7 @@ def test_database_away_is_the_hosts_fault(server: Instance) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("the secret cause"), OSError(errno.EIO, "the secret cause")])
-def test_unexpected_error_tells_nothing_but_its_id(
-    server: Instance, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unexpected_error_tells_nothing_but_its_id(server, error, monkeypatch, caplog):
     def explode(*_args: object, **_values: object) -> None:
         raise error
 

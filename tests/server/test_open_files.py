@@ -20,9 +20,7 @@ UNLIMITED = resource.RLIM_INFINITY
         (UNLIMITED, UNLIMITED, None),
     ],
 )
-def test_soft_limit_becomes_what_the_system_allows(
-    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, after: int | None
-) -> None:
+def test_soft_limit_becomes_what_the_system_allows(monkeypatch, soft, hard, after):
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))

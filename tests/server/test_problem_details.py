@@ -88,9 +88,7 @@ def fail_with(monkeypatch: pytest.MonkeyPatch, failure: str | Exception) -> None
     ],
     ids=["unique", "primary key", "stale"],
 )
-def test_what_somebody_else_was_quicker_with_is_a_conflict(
-    both: Instance, failure: str | Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_somebody_else_was_quicker_with_is_a_conflict(both, failure, monkeypatch, caplog):
     both.participant("ada")
     both.participant("bob")
     fail_with(monkeypatch, failure)
@@ -108,9 +106,7 @@ def test_what_somebody_else_was_quicker_with_is_a_conflict(
     ],
     ids=["null", "check", "foreign key"],
 )
-def test_other_broken_constraints_are_our_own_fault(
-    both: Instance, failure: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_other_broken_constraints_are_our_own_fault(both, failure, monkeypatch, caplog):
     both.participant()
     fail_with(monkeypatch, failure)
     answer = both.client.get("/api/v1/competitions")

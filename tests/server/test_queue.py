@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -61,9 +60,7 @@ def test_sweeps_do_not_add_up(server: Instance, redis_server: RedisProcess) -> N
 
 
 @pytest.fixture
-def with_own_redis(
-    private_redis: RedisProcess, migrated_sqlite_url: str, tmp_path: object, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Instance]:
+def with_own_redis(private_redis, migrated_sqlite_url, tmp_path, monkeypatch):
     folder = tmp_path
     with instance(
         monkeypatch,
@@ -104,9 +101,7 @@ def test_frozen_redis_is_told_soon_and_holds_few_up(with_own_redis: Instance, pr
         os.kill(private_redis.pid, signal.SIGCONT)
 
 
-def test_only_requests_spare_a_redis_that_failed(
-    with_own_redis: Instance, private_redis: RedisProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_requests_spare_a_redis_that_failed(with_own_redis, private_redis, monkeypatch):
     """A worker's message is sent as soon as Redis is back."""
     monkeypatch.setattr(queue, "BACKOFF_FACTOR", 1e6)  # times the moment that a refusal takes
     for requests_wait in (False, True):

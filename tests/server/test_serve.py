@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -64,9 +63,7 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("sent", REFUSED, ids=("header", "address", "headers", "two-hosts", "chunk-extension"))
-def test_head_that_is_too_long_or_has_two_hosts_is_refused(
-    sent: bytes, tmp_path: Path, migrated_sqlite_url: str
-) -> None:
+def test_head_that_is_too_long_or_has_two_hosts_is_refused(sent, tmp_path, migrated_sqlite_url):
     with (
         web_process(tmp_path, LETHE_DATABASE_URL=migrated_sqlite_url, LETHE_HOME=str(tmp_path)) as port,
         socket.create_connection(("127.0.0.1", port), timeout=60) as connection,

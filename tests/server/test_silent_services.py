@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import httpx
 import pytest
@@ -86,9 +85,7 @@ def add_competition(url: str) -> None:
 
 
 @pytest.mark.slow
-def test_web_process_before_a_silent_database(
-    proxy: BlackHole, migrated_postgres_url: str, redis_url: str, tmp_path: Path
-) -> None:
+def test_web_process_before_a_silent_database(proxy, migrated_postgres_url, redis_url, tmp_path):
     """Its boards are shown as they were, writes are refused with a sentence, and it is not ready."""
     add_competition(migrated_postgres_url)
     environment = {

@@ -3,13 +3,7 @@
 import shutil
 
 # The shell first: the same engine without the browser's own windows, whose drawing takes a third of the time.
-CHROMIUM_NAMES = (
-    "chromium-headless-shell",
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-)
+CHROMIUM_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 def find_chromium() -> str | None:

@@ -172,10 +172,7 @@ class Compose:
         if (CGROUPS / "cgroup.controllers").exists():
             wanted = {CGROUPS: {"memory.max": memory, "pids.max": processes}}
         else:
-            wanted = {
-                CGROUPS / "memory": {"memory.limit_in_bytes": memory},
-                CGROUPS / "pids": {"pids.max": processes},
-            }
+            wanted = {CGROUPS / "memory": {"memory.limit_in_bytes": memory}, CGROUPS / "pids": {"pids.max": processes}}
         made = []
         for parent, values in wanted.items():
             group = parent / f"lethe-compose-{os.getpid()}-{name}-{secrets.token_hex(3)}"

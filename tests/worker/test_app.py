@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import redis
@@ -27,10 +26,7 @@ def queues(**environment: str) -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize(
     ("arguments", "takes", "tasks"),
-    [
-        (["beat"], "everything", []),
-        ([], "messages", ["lethe.deliver_webhooks", "lethe.send_mail", "lethe.sweep"]),
-    ],
+    [(["beat"], "everything", []), ([], "messages", ["lethe.deliver_webhooks", "lethe.send_mail", "lethe.sweep"])],
 )
 def test_what_does_not_compute_loads_no_torch(arguments: list[str], takes: str, tasks: list[str]) -> None:
     program = (
@@ -109,9 +105,7 @@ def test_pulse_is_two_messages_in_the_workers_own_queue(redis_url: str, redis_se
 
 
 @pytest.mark.slow
-def test_worker_stops_while_redis_is_silent(
-    redis_server: RedisProcess, migrated_sqlite_url: str, tmp_path: Path
-) -> None:
+def test_worker_stops_while_redis_is_silent(redis_server, migrated_sqlite_url, tmp_path):
     environment = os.environ | {
         "LETHE_WORKER_TAKES": "messages",
         "LETHE_WORKER_CONCURRENCY": "1",

@@ -13,9 +13,7 @@ from server.embedded.redis import start_redis
 from worker import celery_extensions
 
 
-def test_message_whose_end_redis_did_not_hear_of_holds_up_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_message_whose_end_redis_did_not_hear_of_holds_up_no_other(tmp_path, monkeypatch):
     monkeypatch.setattr("kombu.transport.redis.Channel.QoS", None)  # put back afterwards
     celery_extensions.install()
     taken: list[str] = []

@@ -105,9 +105,7 @@ def context_in(settings: Settings) -> RunningContext:
     return RunningContext(settings=settings, facts=worker_facts(settings), leases=unused, artefacts=unused, cache=cache)
 
 
-def test_confined_split_is_whole_and_gives_the_same_bits(
-    split: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_confined_split_is_whole_and_gives_the_same_bits(split, settings, monkeypatch):
     assert verify_split(split) == []
     assert {path.lstat().st_uid for path in (split, *split.rglob("*"))} == {os.geteuid()}
     weights = safetensors.torch.save(load_original(split))
@@ -130,9 +128,7 @@ def test_confined_split_is_whole_and_gives_the_same_bits(
     assert not np.array_equal(own.finetuned.confidences, own.outputs.confidences)
 
 
-def test_source_in_network_json_never_runs_in_the_worker(
-    split: Path, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_source_in_network_json_never_runs_in_the_worker(split, settings, tmp_path, monkeypatch):
     """As an imported archive brings it: with every hash as it should be."""
     monkeypatch.setenv(TRUST_SOURCE, "1")  # somebody started the worker so
     canary = tmp_path / "ran-in-the-worker"
@@ -164,9 +160,7 @@ def copy_split(split: Path, target: Path, network: dict[str, Any]) -> None:
     write_json(target / MANIFEST, manifest)
 
 
-def test_preparation_shows_source_nothing_of_the_host(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_preparation_shows_source_nothing_of_the_host(settings, tmp_path, monkeypatch):
     monkeypatch.setenv("LETHE_DATABASE_URL", "postgresql://secret")
     (tmp_path / "secret").write_text("of another competition")
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -245,18 +239,14 @@ def forged(split: Path, name: str) -> dict[str, Any]:
     return manifest
 
 
-def test_forged_manifest_of_a_split_that_is_not_there_is_refused(
-    split: Path, settings: Settings, tmp_path: Path
-) -> None:
+def test_forged_manifest_of_a_split_that_is_not_there_is_refused(split, settings, tmp_path):
     source = FORGES_THE_ANSWER.replace("MANIFEST", repr(read_json(split / MANIFEST)))
     with pytest.raises(InvalidSplit, match="which is not a file of it"):
         prepare(settings, source + PLAIN, tmp_path / "split")
 
 
 @pytest.mark.parametrize("name", ["../../../etc/passwd", "/etc/passwd", "absent"])
-def test_forged_manifest_names_no_file_of_the_host(
-    name: str, split: Path, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forged_manifest_names_no_file_of_the_host(name, split, settings, tmp_path, monkeypatch):
     """Without a process, whose answer is what it forged."""
     answer = Answer({"manifest": forged(split, name)}, ())
     process = SimpleNamespace(ask=lambda *_given, **_how: answer)
@@ -266,9 +256,7 @@ def test_forged_manifest_names_no_file_of_the_host(
         prepare(settings, PLAIN, tmp_path / "split")
 
 
-def test_forged_answers_of_an_evaluation_are_the_hosts_to_refuse(
-    split: Path, settings: Settings, tmp_path: Path
-) -> None:
+def test_forged_answers_of_an_evaluation_are_the_hosts_to_refuse(split, settings, tmp_path):
     network = read_json(split / NETWORK_PATH)
     copy = tmp_path / "split"
     copy_split(split, copy, network | {"options": {"source": FORGES_THE_ANSWER.replace("MANIFEST", "[]") + PLAIN}})

@@ -216,14 +216,8 @@ BOTH = {"oracle": R | {"confidences": np.vstack([R["confidences"][:3], side(3)["
     [
         (given("shared", forget_labels=LABELS["forget_labels"] + 1), "`forget_labels` must be within 0..2, not 3"),
         (given("shared", forget_labels=LABELS["forget_labels"] - 1), "`forget_labels` must be within 0..2, not -1"),
-        (
-            given("shared", forget_labels=LABELS["forget_labels"].astype(float)),
-            "whole class numbers, not float",
-        ),
-        (
-            given("shared", forget_labels=np.eye(C)[LABELS["forget_labels"]]),
-            "must have shape (examples)",
-        ),
+        (given("shared", forget_labels=LABELS["forget_labels"].astype(float)), "whole class numbers, not float"),
+        (given("shared", forget_labels=np.eye(C)[LABELS["forget_labels"]]), "must have shape (examples)"),
         (given(retain_accuracy=100 * U["retain_accuracy"]), "`retain_accuracy` must be within [0, 1], not"),
         (given("retrained", test_accuracy=100 * U["test_accuracy"]), "`test_accuracy` must be within [0, 1], not"),
         (given(confidences=U["confidences"] > 0), "unlearned `confidences` must be real numbers, not true and false"),
@@ -239,25 +233,13 @@ def test_arrays_that_no_metric_may_read_are_refused_whichever_is_asked_for(call:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (
-            given(confidance=U["confidences"]),
-            "`confidance` of the unlearned models; did you mean `conf",
-        ),
+        (given(confidance=U["confidences"]), "`confidance` of the unlearned models; did you mean `conf"),
         (given("shared", forget_label=LABELS["forget_labels"]), "no metric reads `forget_label` of the split; did"),
         (given(drop=("forget_logits",), confidences=np.logaddexp(0, -U["confidences"])), "look like losses, -log"),
-        (
-            given(forget_logits=LOGITS[::-1].copy()),
-            "`confidences` are not those of `forget_logits`",
-        ),
-        (
-            given("retrained", confidences=U["confidences"], drop=("forget_logits",)),
-            "16 unlearned models are among",
-        ),
+        (given(forget_logits=LOGITS[::-1].copy()), "`confidences` are not those of `forget_logits`"),
+        (given("retrained", confidences=U["confidences"], drop=("forget_logits",)), "16 unlearned models are among"),
         ({**given(), **BOTH}, "3 oracle models are among the retrained ones"),
-        (
-            given(drop=("forget_logits",), confidences=np.tile(U["confidences"][:2], (8, 1))),
-            "14 of 16 unlearned",
-        ),
+        (given(drop=("forget_logits",), confidences=np.tile(U["confidences"][:2], (8, 1))), "14 of 16 unlearned"),
     ],
 )
 def test_arrays_that_are_hardly_meant_are_said(call: dict, said: str) -> None:

@@ -11,9 +11,7 @@ def answer(kind: str, content: bytes) -> httpx.Response:
     return httpx.Response(200, content=content, headers={"content-type": kind})
 
 
-def test_a_terminal_gets_no_control_characters(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_terminal_gets_no_control_characters(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     api_command._print(answer("text/plain; charset=utf-8", b"before\x1b[2Jafter"))
     assert "before\\x1b[2Jafter" in capsys.readouterr().out

@@ -57,9 +57,7 @@ def test_probes_give_the_metrics_of_weights(prepared: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("n_models", [3, 7])
-def test_other_numbers_of_checkpoints_than_retrained_models_are_taken(
-    prepared: Path, tmp_path: Path, n_models: int
-) -> None:
+def test_other_numbers_of_checkpoints_than_retrained_models_are_taken(prepared, tmp_path, n_models):
     """Metrics that need pairs say so; epsilon is of as many models as both sides have, if they can be divided."""
     for number in range(n_models):
         safetensors.torch.save_file(load_original(prepared), tmp_path / f"model-{number}.safetensors")

@@ -106,9 +106,7 @@ def test_package_passes_its_own_test(kind: str, packages: dict[str, Path]) -> No
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_entry_point_of_a_package_is_there(
-    kind: str, packages: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_entry_point_of_a_package_is_there(kind, packages, monkeypatch):
     project = tomllib.loads((packages[kind] / "pyproject.toml").read_text())["project"]
     ((name, target),) = project["entry-points"][f"lethe.{kind}s"].items()
     module, _, function = target.partition(":")

@@ -16,12 +16,9 @@ FAILED = {
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
-    [("It broke. See mine.ipynb, cell 2, line 3.", False), ("It broke.", True), ("", True)],
+    ("message", "told"), [("It broke. See mine.ipynb, cell 2, line 3.", False), ("It broke.", True), ("", True)]
 )
-def test_a_place_that_the_message_names_is_not_told_twice(
-    message: str, told: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_place_that_the_message_names_is_not_told_twice(message, told, capsys):
     failure = {"error_class": "exception", "file": "cell-02.py", "line": 3, "message": message}
     _print_submission(FAILED | {"failure": failure}, {}, as_json=False)
     assert ("cell-02.py, line 3" in capsys.readouterr().out) is told

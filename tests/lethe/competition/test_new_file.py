@@ -46,12 +46,7 @@ def test_a_usual_file_is_taken() -> None:
         ("wall_time_s = 3600", "wall_time_s = 1", "limits.wall_time_s", "0.031 s each; must be at least 3.2"),
         ("wall_time_s = 3600", "run_wall_time_s = 0.01", "limits.run_wall_time_s", "must be at least 0.1"),
         ("learning_rate = 0.1", "learning_rate = 1e9", "training.learning_rate", "at most 10 with sgd"),
-        (
-            "learning_rate = 0.1",
-            'learning_rate = 2\noptimizer = "adam"',
-            "training.learning_rate",
-            "at most 1 with",
-        ),
+        ("learning_rate = 0.1", 'learning_rate = 2\noptimizer = "adam"', "training.learning_rate", "at most 1 with"),
         ("learning_rate = 0.1", "learning_rate = 1\nweight_decay = 3", "training.weight_decay", "below 1"),
         ("2030-02-01T00:00:00Z", "2030-01-14T00:00:00Z", "closes_at", "is past"),
         ("[splits.forget]", "[splits]\nseed = 7\n[splits.forget]", "splits.seed", "can be guessed"),

@@ -1,7 +1,5 @@
 """How long one run may take: the smallest limit that applies."""
 
-from typing import Any
-
 import pytest
 
 from lethe.competition.run_limits import RetrainingCost, limit_warnings, run_limit
@@ -22,9 +20,7 @@ MEASURED = RetrainingCost(time_s=3.0, cpu_s=2.0, start_cpu_s=0.02)
     ],
     ids=["seconds below the floor", "unknown retraining", "share", "floor of the share", "all runs", "no share"],
 )
-def test_clock_limits_a_run_without_measured_processor_time(
-    limits: dict[str, Any], retraining_time_s: float, expected: float
-) -> None:
+def test_clock_limits_a_run_without_measured_processor_time(limits, retraining_time_s, expected):
     found = run_limit(Limits.model_validate(limits), RetrainingCost(retraining_time_s))
     assert (found.wall_time_s, found.cpu_time_s) == (expected, None)
 
@@ -41,9 +37,7 @@ def test_clock_limits_a_run_without_measured_processor_time(
     ],
     ids=["share and start", "clock's floor", "seconds below", "seconds above", "clock in seconds", "no share"],
 )
-def test_processor_time_is_the_share_and_the_start(
-    limits: dict[str, Any], cpu_time_s: float | None, wall_time_s: float
-) -> None:
+def test_processor_time_is_the_share_and_the_start(limits, cpu_time_s, wall_time_s):
     found = run_limit(Limits.model_validate(limits), MEASURED)
     assert found.cpu_time_s == pytest.approx(cpu_time_s)
     assert found.wall_time_s == pytest.approx(wall_time_s)
@@ -74,9 +68,7 @@ def test_processor_time_is_the_share_and_the_start(
         "no share",
     ],
 )
-def test_limit_that_leaves_time_to_retrain_is_warned_of(
-    limits: dict[str, Any], cost: RetrainingCost, said: str
-) -> None:
+def test_limit_that_leaves_time_to_retrain_is_warned_of(limits, cost, said):
     (warning,) = limit_warnings(Limits.model_validate(limits), cost, n_models=1)
     assert said in warning
 

@@ -121,9 +121,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
 @pytest.mark.usefixtures("machine")
 @pytest.mark.parametrize("eager", [set(), {"copies"}, {"compute"}, {"copies", "compute"}])
 @pytest.mark.parametrize("sizes", [[4], [4, 4, 4, 4, 4], [4, 4, 4, 5], [4, 4, 2]])
-def test_batch_is_read_between_its_copy_and_the_next_one(
-    monkeypatch: pytest.MonkeyPatch, eager: set[str], sizes: list[int]
-) -> None:
+def test_batch_is_read_between_its_copy_and_the_next_one(monkeypatch, eager, sizes):
     monkeypatch.setattr(Lane, "eager", eager)
     images = torch.arange(40, dtype=torch.uint8).view(20, 2)
     parts = list(torch.randperm(20, generator=torch.Generator().manual_seed(1))[: sum(sizes)].split(sizes))
@@ -159,9 +157,7 @@ def trained(kept: ImageBatches) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("n_images", [64, 65, 70])  # an epoch of full batches, of a joined one, of a smaller one
-def test_training_on_streamed_images_gives_the_same_bits(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, n_images: int
-) -> None:
+def test_training_on_streamed_images_gives_the_same_bits(machine, monkeypatch, n_images):
     monkeypatch.setattr(Lane, "eager", {"copies", "compute"})
     images, cpu = pictures(n_images)[0], torch.device("cpu")
     resident = trained(ImageBatches(images, NETWORK, cpu, form="inputs on the device"))
@@ -193,9 +189,7 @@ def test_images_that_do_not_fit_stay_on_the_host(monkeypatch: pytest.MonkeyPatch
     ("n_values", "form"),
     [(100, "inputs on the device"), (101, "bytes on the device"), (400, "bytes on the device"), (401, "streamed")],
 )
-def test_image_form_follows_from_available_gpu_memory(
-    monkeypatch: pytest.MonkeyPatch, n_values: int, form: str
-) -> None:
+def test_image_form_follows_from_available_gpu_memory(monkeypatch, n_values, form):
     """What torch holds in reserve is as good as free: the models before have just left it."""
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (600, 4000))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 900)

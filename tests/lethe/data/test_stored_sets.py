@@ -10,7 +10,6 @@ from lethe.data.datasets.faces import open_faces
 from lethe.data.datasets.image_dataset import ImageDataset
 from lethe.data.partition import cut_dataset
 from lethe.data.stored_sets import SET_PATHS, StoredSet, read_true_labels, write_sets, write_true_labels
-from tests.lethe.conftest import MakeCompetition
 
 
 @pytest.fixture(scope="module")
@@ -30,17 +29,13 @@ def test_a_set_keeps_its_ages(faces: ImageDataset, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ages", [None, np.array(["young"]), np.array([np.nan])], ids=["none", "names", "unknown"])
-def test_a_set_without_ages_in_years_has_none(
-    faces: ImageDataset, tmp_path: Path, ages: np.ndarray[tuple[int], np.dtype[np.generic]] | None
-) -> None:
+def test_a_set_without_ages_in_years_has_none(faces, tmp_path, ages):
     columns = {} if ages is None else {"age": np.repeat(ages, len(faces))}
     StoredSet.cut_from(replace(faces, columns=columns), np.arange(3), faces.labels).write(tmp_path / "set.safetensors")
     assert StoredSet.read(tmp_path / "set.safetensors").ages is None
 
 
-def test_only_forget_images_of_a_backdoor_have_its_trigger(
-    faces: ImageDataset, tmp_path: Path, make_competition: MakeCompetition
-) -> None:
+def test_only_forget_images_of_a_backdoor_have_its_trigger(faces, tmp_path, make_competition):
     faces = replace(faces, labels=np.arange(len(faces)) % 2, n_classes=2)
     splits = {"train_size": None, "forget": {"by": "backdoor", "classes": [0], "fraction": 0.2}}
     cut = cut_dataset(faces, make_competition(splits=splits), "public")

@@ -8,9 +8,7 @@ from lethe.device.memory import memory_given_back
 
 
 @pytest.mark.parametrize(("device", "times"), [("cuda", 1), ("cpu", 0)])
-def test_memory_is_released_after_the_block_even_on_error(
-    monkeypatch: pytest.MonkeyPatch, device: str, times: int
-) -> None:
+def test_memory_is_released_after_the_block_even_on_error(monkeypatch, device, times):
     emptied: list[None] = []
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(None))
     with pytest.raises(ZeroDivisionError), memory_given_back(torch.device(device)):

@@ -14,11 +14,7 @@ from lethe.data.stored_sets import StoredSet
 from lethe.evaluation import inference
 from lethe.evaluation.background_evaluator import BackgroundEvaluator
 from lethe.evaluation.evaluators import sample_evaluator
-from lethe.evaluation.inference import (
-    NonFiniteOutputs,
-    SplitEvaluator,
-    load_original,
-)
+from lethe.evaluation.inference import NonFiniteOutputs, SplitEvaluator, load_original
 from lethe.evaluation.model_outputs import read_outputs
 from lethe.metrics.scoring.confidences import logit_scaled_confidences
 from lethe.networks.builders import build, to_inputs
@@ -126,9 +122,7 @@ def network_named(name: str, **options: Any) -> dict[str, Any]:
     }
 
 
-def test_streamed_colour_images_give_the_same_bits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_streamed_colour_images_give_the_same_bits(monkeypatch):
     network = network_named("small_cnn")
     state = build(network).state_dict()
     kept = SplitEvaluator(network, coloured_sets(), batch_size=16)

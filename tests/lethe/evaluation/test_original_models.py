@@ -16,7 +16,7 @@ from lethe.preparation import image_task, model_shards
 from lethe.preparation.prepare import begin_split, prepare_shard, prepare_split
 from lethe.preparation.step_cache import PreparationProgress
 from lethe.runtime.weights_layout import read_layout
-from tests.lethe.conftest import MakeCompetition, competition
+from tests.lethe.conftest import competition
 
 FILES = {"hidden/originals/models-00000.safetensors", "hidden/originals/outputs.safetensors"}
 N_N = {"setup": "reuse-n-n"}
@@ -90,9 +90,7 @@ def test_another_file_layout_gives_the_same_models(with_originals: Path, tmp_pat
     assert [original(tmp_path, index) for index in range(5)] == [original(with_originals, index) for index in range(5)]
 
 
-def test_reuse_n_1_split_becomes_reuse_n_n_by_adding_originals(
-    prepared: Path, with_originals: Path, tmp_path: Path
-) -> None:
+def test_reuse_n_1_split_becomes_reuse_n_n_by_adding_originals(prepared, with_originals, tmp_path):
     out = Path(shutil.copytree(prepared, tmp_path / "copy"))
     kept = {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")}
     prepare_split(competition(metric=N_N), "public", out)
@@ -114,9 +112,7 @@ def test_a_damaged_file_of_originals_is_named_and_made_again(with_originals: Pat
     assert (copy / path).read_bytes() == good
 
 
-def test_shards_of_originals_may_be_made_apart(
-    with_originals: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_competition: MakeCompetition
-) -> None:
+def test_shards_of_originals_may_be_made_apart(with_originals, tmp_path, monkeypatch, make_competition):
     monkeypatch.setattr(model_shards, "MODELS_PER_SHARD", 3)
     wanted = make_competition(metric=N_N)
     assert len(begin_split(wanted, "public", tmp_path, share_from_s=0)) == 6

@@ -6,11 +6,7 @@ import torch
 
 from lethe.data.errors import InvalidText
 from lethe.data.question_answers import QuestionAnswer
-from lethe.evaluation.answer_losses import (
-    answer_losses,
-    answer_scores,
-    answer_statistics,
-)
+from lethe.evaluation.answer_losses import answer_losses, answer_scores, answer_statistics
 from lethe.evaluation.generation import generate_greedily
 from lethe.evaluation.text import confidences, question_arrays, token_arrays, tokenize_questions
 from lethe.networks.llama import Llama

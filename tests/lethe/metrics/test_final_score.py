@@ -24,10 +24,7 @@ def test_metrics_have_the_bits_of_the_scorer(attacks):
     for side, field in (("unlearned", "result"), ("oracle", "oracle"), ("original", "original")):
         expected = score(outputs(side), outputs("retrained"), **parameters)
         quality, final = getattr(found["f"], field), getattr(found["score"], field)
-        assert (quality.value, quality.interval) == (
-            expected.forgetting_quality,
-            expected.forgetting_quality_interval,
-        )
+        assert (quality.value, quality.interval) == (expected.forgetting_quality, expected.forgetting_quality_interval)
         assert (final.value, final.interval) == (expected.final_score, expected.interval)
         assert quality.per_example.tolist() == final.per_example.tolist() == expected.epsilon.tolist()
         assert final.table == {

@@ -17,11 +17,7 @@ def blas_threads() -> set[int]:
 
 
 @pytest.mark.parametrize(
-    ("module", "function"),
-    [
-        (scalar_attack, partial(umia.forget_test_attack, n_splits=2, seed=0)),
-        (umia, umia.hits),
-    ],
+    ("module", "function"), [(scalar_attack, partial(umia.forget_test_attack, n_splits=2, seed=0)), (umia, umia.hits)]
 )
 def test_small_fits_have_one_blas_thread(module, function, monkeypatch):
     seen, fit = [], scalar_attack.fit_lbfgs

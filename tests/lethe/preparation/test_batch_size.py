@@ -44,9 +44,7 @@ def test_a_batch_that_does_not_fit_ends_the_search(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(("message", "is_lack"), [("CUBLAS_STATUS_ALLOC_FAILED", True), ("shapes differ", False)])
-def test_a_library_that_finds_no_memory_ends_it_too(
-    monkeypatch: pytest.MonkeyPatch, message: str, is_lack: bool
-) -> None:
+def test_a_library_that_finds_no_memory_ends_it_too(monkeypatch, message, is_lack):
     def rate(*_: Any, batch_size: int, **__: Any) -> float:
         if batch_size > 64:
             raise RuntimeError(message)

@@ -14,9 +14,7 @@ from tests.lethe.conftest import MakeCompetition
 METRICS = ["accuracy_gap", "targeted_error"]
 
 
-def test_captured_arrays_stand_beside_the_same_bits(
-    prepared: Path, make_competition: MakeCompetition, tmp_path: Path
-) -> None:
+def test_captured_arrays_stand_beside_the_same_bits(prepared, make_competition, tmp_path):
     asked = make_competition(report={"metrics": METRICS}, splits={"forget": {"by": "class", "classes": (3,)}})
     plain = make_competition(splits={"forget": {"by": "class", "classes": (3,)}})
     for name, competition in (("asked", asked), ("plain", plain)):

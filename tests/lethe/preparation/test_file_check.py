@@ -80,9 +80,7 @@ def test_sizes_of_both_splits_are_returned(make_competition: MakeCompetition) ->
         ("splits", {"forget": {"by": "random", "class_skew": {"17": 2.0}}}, "class_skew names class '17'"),
     ],
 )
-def test_wrong_file_is_named(
-    make_competition: MakeCompetition, section: str, values: dict[str, object], expected: str
-) -> None:
+def test_wrong_file_is_named(make_competition, section, values, expected):
     with pytest.raises((InvalidDataset, InvalidSplit), match=expected):
         check_preparation(make_competition(**{section: values}))
 

@@ -119,9 +119,7 @@ def ids(path: Path) -> set[int]:
     return set(StoredSet.read(path).ids.tolist())
 
 
-def test_private_split_forgets_others_and_has_the_same_sample(
-    prepared: Path, tmp_path: Path, make_competition: MakeCompetition
-) -> None:
+def test_private_split_forgets_others_and_has_the_same_sample(prepared, tmp_path, make_competition):
     prepare_split(make_competition(), "private", tmp_path)
     assert not ids(prepared / "visible/forget.safetensors") & ids(tmp_path / "visible/forget.safetensors")
     assert content(prepared / "sample") == content(tmp_path / "sample")
@@ -130,9 +128,7 @@ def test_private_split_forgets_others_and_has_the_same_sample(
     ).read_bytes()
 
 
-def test_preparing_twice_gives_the_same_bytes_on_any_threads(
-    prepared: Path, tmp_path: Path, make_competition: MakeCompetition
-) -> None:
+def test_preparing_twice_gives_the_same_bytes_on_any_threads(prepared, tmp_path, make_competition):
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -187,9 +183,7 @@ def test_a_preparation_cut_off_goes_on_where_it_stopped(tmp_path: Path, make_com
     assert set(content(tmp_path)) == LAYOUT
 
 
-def test_shards_made_by_several_processes_give_the_same_split(
-    prepared: Path, tmp_path: Path, make_competition: MakeCompetition, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shards_made_by_several_processes_give_the_same_split(prepared, tmp_path, make_competition, monkeypatch):
     monkeypatch.setattr(model_shards, "MODELS_PER_SHARD", 2)
     competition = make_competition()
     assert len(begin_split(competition, "public", tmp_path, share_from_s=0)) == 6
@@ -209,9 +203,7 @@ def test_shards_made_by_several_processes_give_the_same_split(
     assert len(list((tmp_path / "hidden/retrained").glob("models-*"))) == 3
 
 
-def test_other_library_versions_are_reported_not_recorded(
-    copy: Path, make_competition: MakeCompetition, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_library_versions_are_reported_not_recorded(copy, make_competition, monkeypatch):
     recorded = Manifest.read(copy).versions
     monkeypatch.setattr(preparation, "library_versions", lambda: recorded | {"torch": "9.9"})
     (message,) = prepare_again(make_competition, copy)
@@ -234,9 +226,7 @@ def test_a_destroyed_manifest_is_said_and_made_again(copy: Path, make_competitio
     assert verify_split(copy) == []
 
 
-def test_first_models_do_not_depend_on_how_many_there_are(
-    prepared: Path, tmp_path: Path, make_competition: MakeCompetition
-) -> None:
+def test_first_models_do_not_depend_on_how_many_there_are(prepared, tmp_path, make_competition):
     prepare_split(make_competition(n_models=3), "public", tmp_path)
     assert np.array_equal(read_outputs(tmp_path).confidences, read_outputs(prepared).confidences[:3])
 
@@ -282,9 +272,7 @@ def test_a_network_that_cannot_be_built_is_named(tmp_path: Path, make_competitio
         ),
     ],
 )
-def test_unsuitable_network_is_the_organisers_error(
-    tmp_path: Path, make_competition: MakeCompetition, network: dict[str, object], message: str
-) -> None:
+def test_unsuitable_network_is_the_organisers_error(tmp_path, make_competition, network, message):
     whole = make_competition()
     competition = whole.model_copy(update={"network": Network.model_validate(network)})
     with pytest.raises(InvalidSplit, match=message):
@@ -300,12 +288,7 @@ def test_a_network_without_an_ensemble_is_trained_in_turn(tmp_path: Path, make_c
     assert models["conv1.weight"].shape == (2, 16, 1, 3, 3)
 
 
-def test_training_notes_are_in_the_log_and_the_manifest(
-    tmp_path: Path,
-    make_competition: MakeCompetition,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_training_notes_are_in_the_log_and_the_manifest(tmp_path, make_competition, monkeypatch, caplog):
     train_models = image_task.train_models
 
     def train(*arguments: Any, on_note: Callable[[str], None], **options: Any) -> Any:
@@ -325,9 +308,7 @@ def test_manifest_is_plain_json_with_the_recipe(prepared: Path) -> None:
     assert manifest["seeds"]["original"] > 0
 
 
-def test_a_preparation_leaves_nothing_on_the_device(
-    tmp_path: Path, make_competition: MakeCompetition, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_preparation_leaves_nothing_on_the_device(tmp_path, make_competition, monkeypatch):
     """Runs of submissions, which are other processes, come next on the same GPU."""
     kept: list[weakref.ref[SplitEvaluator]] = []
     alive_then: list[bool] = []

@@ -12,9 +12,7 @@ from tests.lethe.conftest import MakeCompetition
     ("validation", "asked", "expected"),
     [(180, None, 180), (400, None, 256), (3000, None, 1500), (9000, None, 2048), (9000, 4000, 4000), (100, 4000, 100)],
 )
-def test_the_sample_grows_with_the_split(
-    validation: int, asked: int | None, expected: int, make_competition: MakeCompetition
-) -> None:
+def test_the_sample_grows_with_the_split(validation, asked, expected, make_competition):
     splits = {} if asked is None else {"sample_images": asked}
     parts = sample_parts(np.arange(validation), make_competition(splits=splits))
     assert len(np.unique(np.concatenate(list(parts.values())))) == sum(map(len, parts.values())) == expected

@@ -20,8 +20,7 @@ VARIATIONS = [{"epochs": 3}, {"weight_decay": 5e-4, "batch_size": 32}]
 
 def asked(n_models: int = 4, variations: list[dict[str, float]] = VARIATIONS) -> object:
     return competition(
-        splits={"recipes": {"models": n_models, "variations": variations}},
-        report={"metrics": ["recipe_spread"]},
+        splits={"recipes": {"models": n_models, "variations": variations}}, report={"metrics": ["recipe_spread"]}
     )
 
 

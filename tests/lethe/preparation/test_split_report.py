@@ -1,5 +1,4 @@
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from lethe.data.files import write_json
 from lethe.data.near_duplicates import duplicates_between
 from lethe.data.partition import Cut
 from lethe.preparation.split_report import make_split_report, report_page
-from tests.lethe.conftest import MakeCompetition
 
 
 @pytest.fixture
@@ -48,9 +46,7 @@ def cut(pictures: ImageDataset) -> Cut:
     return Cut(retain=parts[0], forget=parts[1], validation=parts[2], test=parts[3], labels=pictures.labels)
 
 
-def test_report_counts_classes_and_what_sets_share(
-    pictures: ImageDataset, cut: Cut, make_competition: MakeCompetition
-) -> None:
+def test_report_counts_classes_and_what_sets_share(pictures, cut, make_competition):
     report = make_split_report(pictures, make_competition(), cut, Visibility.PUBLIC)
     assert SplitReport.model_validate_json(report.model_dump_json()) == report
     assert report.images == {"retain": 20, "forget": 5, "validation": 5, "test": 10}
@@ -61,9 +57,7 @@ def test_report_counts_classes_and_what_sets_share(
     assert pairs["retain", "forget"].shared_persons == 0
 
 
-def test_class_names_keep_the_order_of_labels(
-    pictures: ImageDataset, cut: Cut, make_competition: MakeCompetition, tmp_path: Path
-) -> None:
+def test_class_names_keep_the_order_of_labels(pictures, cut, make_competition, tmp_path):
     """The report's file is sorted by key: the order of labels is only in the list of names."""
     zoo = replace(pictures, class_names=("zebra", "ant"))
     report = make_split_report(zoo, make_competition(), cut, Visibility.PUBLIC)
@@ -72,9 +66,7 @@ def test_class_names_keep_the_order_of_labels(
     assert read.class_names == ["zebra", "ant"]
 
 
-def test_page_shows_the_counts_and_escapes_names(
-    pictures: ImageDataset, cut: Cut, make_competition: MakeCompetition
-) -> None:
+def test_page_shows_the_counts_and_escapes_names(pictures, cut, make_competition):
     page = report_page(make_split_report(pictures, make_competition(), cut, Visibility.PUBLIC))
     assert "<td>retain / test</td>" in page
     assert "dog&lt;" in page

@@ -168,9 +168,7 @@ def test_sample_keeps_answers_of_its_own_models(split: Path, competition: Compet
     assert all(original)
 
 
-def test_split_that_was_prepared_without_answers_gets_them_alone(
-    split: Path, competition: CompetitionFile, tmp_path: Path
-) -> None:
+def test_split_that_was_prepared_without_answers_gets_them_alone(split, competition, tmp_path):
     old = tmp_path / "old"
     shutil.copytree(split, old)
     manifest = read_json(old / "manifest.json")

@@ -122,8 +122,7 @@ def test_columns_and_values_can_be_named(batches: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("halves", "levels"),
-    [(("Training", "Testing"), ["test", "label"]), (("TRAIN", "eval"), ["test", "label"])],
+    ("halves", "levels"), [(("Training", "Testing"), ["test", "label"]), (("TRAIN", "eval"), ["test", "label"])]
 )
 def test_words_for_the_halves(tmp_path: Path, halves: tuple[str, str], levels: list[str]) -> None:
     for half in halves:

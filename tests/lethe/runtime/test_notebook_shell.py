@@ -9,9 +9,7 @@ from lethe.runtime.notebook_shell import system
 
 
 @pytest.mark.parametrize("command", ["pip install -q timm", " pip3 install timm", "conda install x", "uv pip"])
-def test_installers_are_skipped_as_on_the_server(
-    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_installers_are_skipped_as_on_the_server(command, capsys, monkeypatch):
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("it was run"))
     system(SimpleNamespace(user_ns={}), command)
     assert f"!{command.strip().partition(' ')[0]} was skipped: a run has no network" in capsys.readouterr().out

@@ -8,14 +8,7 @@ from lethe.submission.ipython_magics import is_python, to_python
 
 
 @pytest.mark.parametrize(
-    "cell",
-    [
-        "x = 1\n",
-        'text = """\n!not a command\n%not a magic\n"""\n',
-        "x = (10\n     % 3)\n",
-        "x = y = 5 % 2",
-        "",
-    ],
+    "cell", ["x = 1\n", 'text = """\n!not a command\n%not a magic\n"""\n', "x = (10\n     % 3)\n", "x = y = 5 % 2", ""]
 )
 def test_python_is_left_alone(cell: str) -> None:
     assert to_python(cell) == cell

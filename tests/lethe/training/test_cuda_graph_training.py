@@ -19,7 +19,6 @@ from lethe.training.cuda_graph import StepRefused
 from lethe.training.cuda_graph_training import can_graph, draws_random_numbers, train_graphed
 from lethe.training.trainer import ModelTraining, TrainingJob
 from lethe.training.trainer_selection import train_in_turn
-from tests.lethe.conftest import MakeCompetition
 
 pytestmark = pytest.mark.usefixtures("trusted_network_source")
 
@@ -174,9 +173,7 @@ def refuse(_step: Callable[[], None]) -> None:
 @pytest.mark.usefixtures("stand_in_device")
 @pytest.mark.parametrize("at", ["rehearsal", "begin", "backward", "optimizer"])
 @pytest.mark.parametrize("resumed", [False, True])
-def test_uncapturable_step_gives_the_same_bits_without_a_graph(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at: str, resumed: bool
-) -> None:
+def test_uncapturable_step_gives_the_same_bits_without_a_graph(monkeypatch, tmp_path, at, resumed):
     wanted, seeds = (
         job("cpu", network="module", options={"source": NORMALISED}, augmentation="flip"),
         {0: 5, 1: 6, 2: 7},
@@ -416,9 +413,7 @@ def test_networks_that_draw_random_numbers_are_not_graphed() -> None:
 @pytest.mark.gpu
 @UNREPEATABLE
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])
-def test_a_split_is_prepared_and_evaluated_on_cuda(
-    tmp_path: Path, make_competition: MakeCompetition, precision: str
-) -> None:
+def test_a_split_is_prepared_and_evaluated_on_cuda(tmp_path, make_competition, precision):
     competition = make_competition(
         network={"name": "small_cnn", "options": {"widths": [16, 32]}},
         training={"precision": precision, "epochs": 10, "min_train_accuracy": 0.1},

@@ -1,6 +1,5 @@
 # Tries to fork into namespaces of its own. Must end in: weights
 import ctypes
-import platform
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 

@@ -177,15 +177,7 @@ def test_ipython_lines_do_what_they_can_or_are_reported(notebooks: Notebooks) ->
         "import mine\nassert mine.f() == 41\nsave_all(3)",
     )
     assert ended.result.verdict.outcome == "weights", ended.log
-    for line in (
-        "in tmp and tmp",
-        "round 0",
-        "shown",
-        "from bash",
-        "%nonsense was skipped",
-        "%pip was skipped",
-        "127",
-    ):
+    for line in ("in tmp and tmp", "round 0", "shown", "from bash", "%nonsense was skipped", "%pip was skipped", "127"):
         assert line in ended.log
 
 
@@ -282,8 +274,7 @@ def test_two_runs_see_nothing_of_each_other(notebooks: Notebooks) -> None:
 
 def test_the_archive_decides_though_more_models_were_written_before(notebooks: Notebooks, split: Path) -> None:
     ended = notebooks.run(
-        SAVES + "save_all(6)",
-        "!zip -q submission.zip /kaggle/tmp/*_3.pth /kaggle/tmp/*_4.pth /kaggle/tmp/*_5.pth",
+        SAVES + "save_all(6)", "!zip -q submission.zip /kaggle/tmp/*_3.pth /kaggle/tmp/*_4.pth /kaggle/tmp/*_5.pth"
     )
     assert [last_biases(ended.models, split)[slot] for slot in ended.result.chosen] == [3, 4, 5]
 

@@ -359,9 +359,7 @@ def test_models_that_depend_on_earlier_ones_are_found_different(notebooks: Noteb
         (LOOP.replace("range(512)", "range(3)") + "!zip -q submission.zip /kaggle/tmp/*_2.pth", "other-models"),
     ],
 )
-def test_a_program_whose_first_model_is_another_one_says_so(
-    notebooks: Notebooks, program: str, error_class: str
-) -> None:
+def test_a_program_whose_first_model_is_another_one_says_so(notebooks, program, error_class):
     assert notebooks.program(program, compare=True).error_class == error_class
 
 
@@ -378,9 +376,7 @@ def saves(path: str, *, by: int) -> str:
     ],
 )
 @pytest.mark.parametrize("name", ["model_{i}.pth", "net{i}.PT", "runs/{i}.weights"])
-def test_words_of_the_text_do_not_decide_which_file_counts(
-    notebooks: Notebooks, split: Path, text: str, name: str
-) -> None:
+def test_words_of_the_text_do_not_decide_which_file_counts(notebooks, split, text, name):
     loop = f"""
         os.makedirs('/kaggle/tmp/runs')
         for i in range(512):
@@ -393,9 +389,7 @@ def test_words_of_the_text_do_not_decide_which_file_counts(
 
 @pytest.mark.parametrize("last", ["unlearned_checkpoint_{i}.pth", "model_{i}.pth"])
 @pytest.mark.parametrize("on_the_way", ["unlearning_epoch_{e}.pth", "ckpt_step{e}.pt", "run_{i}_epoch_{e}.pth"])
-def test_what_training_leaves_on_its_way_does_not_count(
-    notebooks: Notebooks, split: Path, on_the_way: str, last: str
-) -> None:
+def test_what_training_leaves_on_its_way_does_not_count(notebooks, split, on_the_way, last):
     ended = notebooks.program(
         f"""
         for i in range(512):

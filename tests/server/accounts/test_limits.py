@@ -71,9 +71,7 @@ def test_client_with_ipv6_is_its_network() -> None:
 
 
 @pytest.mark.parametrize(("proxies", "believed"), [("", False), ("10.0.0.0/8, 192.0.2.7", False), ("testclient", True)])
-def test_forwarded_address_is_trusted_from_proxies_only(
-    server: Instance, monkeypatch: pytest.MonkeyPatch, proxies: str, believed: bool
-) -> None:
+def test_forwarded_address_is_trusted_from_proxies_only(server, monkeypatch, proxies, believed):
     monkeypatch.setenv("LETHE_PROXIES", proxies)
     monkeypatch.setenv("LETHE_REGISTRATIONS_PER_HOUR", "1")
     get_settings.cache_clear()

@@ -8,8 +8,7 @@ from tests.support.instance import PASSWORD, Instance
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["ada", "ADA", "аdа", "αdα", "𝐚𝐝𝐚", "𝒶𝒹𝒶", "ＡＤＡ", "ⓐⓓⓐ", "АDА", "a\u200bda", "a\u00adda", "𝔸𝔻𝔸", "ᵃᵈᵃ"],
+    "name", ["ada", "ADA", "аdа", "αdα", "𝐚𝐝𝐚", "𝒶𝒹𝒶", "ＡＤＡ", "ⓐⓓⓐ", "АDА", "a\u200bda", "a\u00adda", "𝔸𝔻𝔸", "ᵃᵈᵃ"]
 )
 def test_name_that_looks_like_ada_is_ada(name: str) -> None:
     assert look_alike_key(name) == "ada"

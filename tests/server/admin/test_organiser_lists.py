@@ -35,9 +35,7 @@ def test_submissions_are_found_by_stage_fault_and_team(server: Instance, olga: d
     assert set(listed(server, olga)) == {ada, bob}
 
 
-def test_submissions_come_in_pages_when_asked(
-    server: Instance, olga: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_submissions_come_in_pages_when_asked(server, olga, monkeypatch):
     monkeypatch.setattr(organiser_list, "PAGE_SIZE", 1)
     first, second = (server.submit(server.participant(name)).json()["id"] for name in ("ada", "bob"))
     assert [listed(server, olga, page=page) for page in (1, 2, 3)] == [[second], [first], []]

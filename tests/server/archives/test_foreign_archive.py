@@ -80,9 +80,7 @@ def mallory(elsewhere: Other) -> Account:
         return accounts.register(session, name="Mallory", password=PASSWORD, email="m@example.org")
 
 
-def test_organiser_row_with_a_local_id_gives_no_rights(
-    archive: Path, elsewhere: Other, mallory: Account, tmp_path: Path
-) -> None:
+def test_organiser_row_with_a_local_id_gives_no_rights(archive, elsewhere, mallory, tmp_path):
     forged = with_rows(
         archive,
         tmp_path / "forged.zip",
@@ -115,9 +113,7 @@ def test_organiser_row_with_a_local_id_gives_no_rights(
         ("rejudgings", "created_by"),
     ],
 )
-def test_local_account_that_the_archive_does_not_bring_is_nobodys(
-    name: str, column: str, archive: Path, elsewhere: Other, mallory: Account, tmp_path: Path
-) -> None:
+def test_local_account_that_the_archive_does_not_bring_is_nobodys(name, column, archive, elsewhere, mallory, tmp_path):
     before = counted(elsewhere)
     assert column in table(archive, name)[0]
     forged = with_rows(archive, tmp_path / "forged.zip", **{name: each(**{column: mallory.id})})
@@ -156,9 +152,7 @@ def test_own_key_of_an_archive_verifies_no_score(archive: Path, elsewhere: Other
             assert {row["verified"] for row in rows} == {False}, name
 
 
-def test_unverified_scores_stay_so_in_receipts_and_the_next_archive(
-    archive: Path, elsewhere: Other, tmp_path: Path
-) -> None:
+def test_unverified_scores_stay_so_in_receipts_and_the_next_archive(archive, elsewhere, tmp_path):
     elsewhere.read(archive)
     again = tmp_path / "again.zip"
     write(elsewhere.database, elsewhere.storage, elsewhere.settings, slug="digits", path=again)
@@ -189,9 +183,7 @@ def test_unverified_scores_stay_so_in_receipts_and_the_next_archive(
         ("shard_attempts", each(shard_id=10**6), "has shard_attempts of shards that it does not hold"),
     ],
 )
-def test_row_that_reaches_beyond_its_archive_is_refused(
-    name: str, change: Change, says: str, archive: Path, elsewhere: Other, tmp_path: Path
-) -> None:
+def test_row_that_reaches_beyond_its_archive_is_refused(name, change, says, archive, elsewhere, tmp_path):
     before = counted(elsewhere)
     with pytest.raises(InvalidInput, match=says):
         elsewhere.read(with_rows(archive, tmp_path / "forged.zip", **{name: change}))
@@ -208,9 +200,7 @@ def test_code_of_another_team_is_not_taken_over_by_its_hash(archive: Path, elsew
 
 
 @pytest.mark.parametrize("hidden", [[200_000, 200_000], [8_000] * 20_000])
-def test_network_that_no_worker_would_build_is_refused(
-    hidden: list[int], archive: Path, elsewhere: Other, tmp_path: Path
-) -> None:
+def test_network_that_no_worker_would_build_is_refused(hidden, archive, elsewhere, tmp_path):
     def change(rows: list[dict[str, Any]]) -> None:
         rows[0]["config"]["network"] = {"name": "mlp", "options": {"hidden": hidden}}
 

@@ -163,9 +163,7 @@ def test_archive_without_a_table_that_all_have_is_refused(archive: Path, elsewhe
         elsewhere.read(without_table(archive, tmp_path / "cut.zip", "shards"))
 
 
-def test_archive_that_is_not_what_it_says_changes_nothing(
-    server: Instance, archive: Path, elsewhere: Other, tmp_path: Path
-) -> None:
+def test_archive_that_is_not_what_it_says_changes_nothing(server, archive, elsewhere, tmp_path):
     receipt = next(name for name in ZipFile(archive).namelist() if name.startswith("receipts/"))
     forged = json.loads(ZipFile(archive).read(receipt)) | {"competition": "another"}
     scores = json.loads(ZipFile(archive).read("rows/public_scores.jsonl").splitlines()[0])
@@ -225,9 +223,7 @@ def test_archive_of_the_next_version_is_read_leniently(archive: Path, elsewhere:
         assert (competition.config["of_the_next"], stored_file(competition).slug) == ({"a": 1}, "digits")
 
 
-def test_archive_that_a_newer_version_computes_otherwise_is_refused(
-    archive: Path, elsewhere: Other, tmp_path: Path
-) -> None:
+def test_archive_that_a_newer_version_computes_otherwise_is_refused(archive, elsewhere, tmp_path):
     path = of_the_next_version(archive, tmp_path / "next.zip", schema_version=SCHEMA_VERSION + 1)
     with pytest.raises(Conflict, match="bring it up to date first"):
         elsewhere.read(path)

@@ -74,9 +74,7 @@ def test_a_task_alone_is_not_exported(server: Instance, sent: str, tmp_path: Pat
         (lambda row: None, "does not hold the tasks"),
     ],
 )
-def test_tasks_that_do_not_fit_are_refused(
-    archive: Path, elsewhere: Other, tmp_path: Path, change: Any, said: str
-) -> None:
+def test_tasks_that_do_not_fit_are_refused(archive, elsewhere, tmp_path, change, said):
     rows = [json.loads(line) for line in ZipFile(archive).read(ROWS).splitlines()]
     wrong = [change(row) if row["slug"] == "three--faces" else row for row in rows]
     data = "".join(json.dumps(row) + "\n" for row in wrong if row is not None).encode()

@@ -1,7 +1,6 @@
 """Seeds of the splits are kept while a copy of the competition could still be won with them."""
 
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,6 @@ from server.db import now
 from server.models.account import Role
 from server.models.competition import CompetitionState
 from tests.support.bundles import fetch_bundle
-from tests.support.instance import Instance
 
 SEED = 2**80 + 1
 
@@ -24,9 +22,7 @@ SEED = 2**80 + 1
         (CompetitionState.OPEN, SEED + 1, True),
     ],
 )
-def test_seeds_are_kept_while_another_competition_has_them(
-    server: Instance, tmp_path: Path, state: CompetitionState, seed: int, *, published: bool
-) -> None:
+def test_seeds_are_kept_while_another_competition_has_them(server, tmp_path, state, seed, *, published):
     over = now() - timedelta(hours=1)
     owner = server.account("olga", Role.ORGANISER)
     mine = f"[splits]\nseed = {SEED}"

@@ -35,15 +35,7 @@ def test_body_is_of_fields_and_files(server: Instance, lethe: Run) -> None:
     assert (made["title"], made["text"]) == ("News", "The *end* moved.")
     piped = lethe("api", "POST", f"{DIGITS}/announcements", "-F", "-", typed='{"title": "News", "text": "more"}')
     assert answer(piped)["text"] == "more"
-    asked = (
-        "api",
-        "PATCH",
-        DIGITS,
-        "-f",
-        "limits[submissions_per_day]=1",
-        "-f",
-        "limits[submissions_total]=null",
-    )
+    asked = ("api", "PATCH", DIGITS, "-f", "limits[submissions_per_day]=1", "-f", "limits[submissions_total]=null")
     assert answer(lethe(*asked, *WHY))["changed"] == {"limits.submissions_per_day": [5, 1]}
     assert answer(lethe("api", "GET", DIGITS))["limits"]["submissions_per_day"] == 1
 
@@ -128,8 +120,6 @@ def test_errors_are_told_and_with_json_printed(server: Instance, lethe: Run, mon
         (("POST", "/me", "--paginate"), "goes with GET"),
     ],
 )
-def test_wrong_words_are_named(
-    server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
-) -> None:
+def test_wrong_words_are_named(server, lethe, monkeypatch, words, said):
     use(server, monkeypatch, "ada", Role.PARTICIPANT)
     assert said in told(lethe("api", *words))

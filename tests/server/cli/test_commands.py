@@ -71,18 +71,14 @@ def test_of_two_competitions_one_must_be_named(server: Instance, lethe: Run, ada
     assert "digits, faces" in told(lethe("show")) or "faces, digits" in told(lethe("show"))
 
 
-def test_the_kit_of_the_folder_names_the_competition(
-    server: Instance, lethe: Run, ada: dict[str, str], tmp_path: Path
-) -> None:
+def test_the_kit_of_the_folder_names_the_competition(server, lethe, ada, tmp_path):
     server.competition("digits")
     server.competition("faces")
     (tmp_path / client_config.KIT_FILE).write_text(json.dumps({"competition": "faces"}))
     assert answer(lethe("show", "--json"))["slug"] == "faces"
 
 
-def test_submit_sends_the_file_and_says_what_is_left(
-    server: Instance, lethe: Run, ada: dict[str, str], code: Path
-) -> None:
+def test_submit_sends_the_file_and_says_what_is_left(server, lethe, ada, code):
     server.competition("digits", limits={"submissions_per_day": 3})
     sent = answer(lethe("submit", str(code), "-m", "first", "--json"))
     assert (sent["filename"], sent["message"], sent["quota"]["remaining"]) == ("mine.py", "first", 2)
@@ -90,9 +86,7 @@ def test_submit_sends_the_file_and_says_what_is_left(
     assert [found["id"] for found in listed] == [sent["id"]]
 
 
-def test_ids_are_whole_in_a_narrow_terminal(
-    server: Instance, lethe: Run, ada: dict[str, str], code: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ids_are_whole_in_a_narrow_terminal(server, lethe, ada, code, monkeypatch):
     server.competition("digits")
     sent = answer(lethe("submit", str(code), "-m", "a note of a good many words, which takes its room", "--json"))
     monkeypatch.setattr(output.console, "width", 60)
@@ -121,9 +115,7 @@ def test_the_beginning_of_an_id_is_enough(server: Instance, lethe: Run, ada: dic
     assert "begins with 'zzz'" in told(lethe("status", "zzz"))
 
 
-def test_cancel_ends_with_the_status_of_a_cancelled_one(
-    server: Instance, lethe: Run, ada: dict[str, str], code: Path
-) -> None:
+def test_cancel_ends_with_the_status_of_a_cancelled_one(server, lethe, ada, code):
     server.competition("digits")
     sent = answer(lethe("submit", str(code), "--json"))
     assert answer(lethe("cancel", sent["id"], "--json"))["stage"] == "cancelled"
@@ -152,9 +144,7 @@ def test_a_team_grows_by_invitation(server: Instance, lethe: Run, monkeypatch: p
     assert answer(lethe("team", "join", link, "--json"))["members"] == ["ada", "grace"]
 
 
-def test_a_submission_is_chosen_and_the_choice_taken_back(
-    server: Instance, lethe: Run, ada: dict[str, str], code: Path
-) -> None:
+def test_a_submission_is_chosen_and_the_choice_taken_back(server, lethe, ada, code):
     server.competition("digits")
     sent = answer(lethe("submit", str(code), "--json"))
     assert f"lethe api PUT /submissions/{sent['id']}/publication" in lethe("select", sent["id"]).output
@@ -177,9 +167,7 @@ def test_exit_status_says_the_outcome(submission: dict[str, object], status: int
     assert exit_status(submission) == status
 
 
-def test_an_organiser_creates_from_a_checked_file(
-    server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_organiser_creates_from_a_checked_file(server, lethe, monkeypatch, tmp_path):
     monkeypatch.setenv("LETHE_TOKEN", server.organiser()["Authorization"].removeprefix("Bearer "))
     path = tmp_path / "mine.toml"
     path.write_text('slug = "mine"\n')
@@ -188,9 +176,7 @@ def test_an_organiser_creates_from_a_checked_file(
     assert "mine.toml" in refused
 
 
-def test_create_with_prepare_makes_both_splits(
-    server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_create_with_prepare_makes_both_splits(server, lethe, monkeypatch, tmp_path):
     monkeypatch.setenv("LETHE_TOKEN", server.organiser()["Authorization"].removeprefix("Bearer "))
     path = tmp_path / "digits.toml"
     path.write_text(competition_toml("digits"))
@@ -206,9 +192,7 @@ def test_create_with_prepare_makes_both_splits(
     assert [split["state"] for split in found["splits"]] == ["ready", "ready"]
 
 
-def test_any_device_drops_the_kind_of_worker_of_a_split(
-    server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_device_drops_the_kind_of_worker_of_a_split(server, lethe, monkeypatch):
     olga = server.account("olga", Role.ORGANISER)
     server.competition("digits", organiser=olga, state="preparing")
     monkeypatch.setenv("LETHE_TOKEN", server.headers(olga)["Authorization"].removeprefix("Bearer "))
@@ -231,9 +215,7 @@ def test_a_damaged_config_file_is_named(lethe: Run) -> None:
 
 
 @pytest.mark.parametrize(("from_now", "is_past"), [(timedelta(days=-1), True), (timedelta(days=1), False)])
-def test_competition_file_that_cannot_open_is_reported(
-    lethe: Run, tmp_path: Path, from_now: timedelta, is_past: bool
-) -> None:
+def test_competition_file_that_cannot_open_is_reported(lethe, tmp_path, from_now, is_past):
     closes_at = now() + from_now
     file = tmp_path / "digits.toml"
     file.write_text(competition_toml("digits", opens_at=closes_at - timedelta(days=9), closes_at=closes_at))
@@ -242,9 +224,7 @@ def test_competition_file_that_cannot_open_is_reported(
         assert ("closes_at: is past" in str(done.exception)) is is_past
 
 
-def test_images_beside_the_file_are_uploaded(
-    server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_images_beside_the_file_are_uploaded(server, lethe, monkeypatch, tmp_path):
     monkeypatch.setenv("LETHE_TOKEN", server.organiser()["Authorization"].removeprefix("Bearer "))
     for name, data in pets(240).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -268,9 +248,7 @@ def test_images_beside_the_file_are_uploaded(
     assert "cannot be uploaded (only folder" in told(lethe("competition", "create", str(tmp_path / "faces.toml")))
 
 
-def test_only_a_folder_of_data_is_uploaded_and_only_once_all_of_it_may_be(
-    server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_only_a_folder_of_data_is_uploaded_and_only_once_all_of_it_may_be(server, lethe, monkeypatch, tmp_path):
     monkeypatch.setenv("LETHE_TOKEN", server.organiser()["Authorization"].removeprefix("Bearer "))
     folder = tmp_path / "mine" / "pets"
     for name, data in {**pets(240), "pets/.git/config": b"token", "pets/.secret": b"1"}.items():

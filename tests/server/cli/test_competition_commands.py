@@ -52,9 +52,7 @@ def test_scale_is_told(server: Instance, lethe: Run, monkeypatch: pytest.MonkeyP
     assert ("which an entry can win without unlearning" in " ".join(checked.split())) == (attacks == "exact")
 
 
-def test_scored_submission_shows_rank_share_and_time(
-    server: Instance, lethe: Run, submission: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scored_submission_shows_rank_share_and_time(server, lethe, submission, monkeypatch):
     other = server.account("bob")
     monkeypatch.setenv("LETHE_TOKEN", server.headers(other)["Authorization"].removeprefix("Bearer "))
     made = str(server.submit(server.headers(other)).json()["id"])
@@ -65,9 +63,7 @@ def test_scored_submission_shows_rank_share_and_time(
     assert "time taken" in lethe("status", made[:5]).stdout
 
 
-def test_prefix_is_looked_for_in_every_competition(
-    server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prefix_is_looked_for_in_every_competition(server, lethe, monkeypatch):
     for slug in ("digits", "letters"):
         server.competition(slug)
     bob = server.account("bob")
@@ -77,9 +73,7 @@ def test_prefix_is_looked_for_in_every_competition(
     assert lethe("logs", made[:8]).exit_code == 0
 
 
-def test_receipt_is_written_and_verifies(
-    server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_receipt_is_written_and_verifies(server, lethe, monkeypatch, tmp_path):
     server.competition()
     bob = server.account("bob")
     monkeypatch.setenv("LETHE_TOKEN", server.headers(bob)["Authorization"].removeprefix("Bearer "))

@@ -31,9 +31,7 @@ def printed_error(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 @pytest.mark.parametrize("words", [["gc"], ["migrate"], ["workers"], ["cordon", "host", "--reason", "repair"]])
-def test_database_that_is_away_is_named(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_database_that_is_away_is_named(words, monkeypatch, capsys):
     monkeypatch.setenv("LETHE_DATABASE_URL", f"postgresql://lethe:secret@127.0.0.1:{free_port()}/lethe")
     printed = printed_error(words, monkeypatch, capsys)
     assert "Connection refused" in printed
@@ -41,17 +39,13 @@ def test_database_that_is_away_is_named(
     assert "secret" not in printed
 
 
-def test_database_without_tables_is_to_be_migrated(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_database_without_tables_is_to_be_migrated(postgres_url, monkeypatch, capsys):
     for url in (postgres_url, ""):
         monkeypatch.setenv("LETHE_DATABASE_URL", url)
         assert "lethe migrate" in printed_error(["gc"], monkeypatch, capsys)
 
 
-def test_garbage_of_a_newer_version_is_not_judged(
-    migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_garbage_of_a_newer_version_is_not_judged(migrated_sqlite_url, monkeypatch, capsys):
     database = Database(migrated_sqlite_url)
     with database.write() as session:
         session.execute(text("UPDATE alembic_version SET version_num = 'later'"))
@@ -61,9 +55,7 @@ def test_garbage_of_a_newer_version_is_not_judged(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk, which needs root")
-def test_full_disk_is_named_and_leaves_no_half_of_a_database(
-    tmp_path: Path, migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_full_disk_is_named_and_leaves_no_half_of_a_database(tmp_path, migrated_sqlite_url, monkeypatch, capsys):
     whole, disk = tmp_path / "whole", tmp_path / "disk"
     monkeypatch.setenv("LETHE_DATABASE_URL", migrated_sqlite_url)
     backup.back_up(get_settings(), whole)

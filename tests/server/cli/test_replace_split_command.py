@@ -3,19 +3,15 @@
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
-
 from server.db import now
 from server.models.account import Role
-from tests.server.cli.conftest import Run, answer, told, use
-from tests.support.instance import Instance, competition_toml
+from tests.server.cli.conftest import answer, told, use
+from tests.support.instance import competition_toml
 
 WHY = ("--reason", "labels")
 
 
-def test_split_is_replaced_by_the_dataset_of_a_file(
-    server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_split_is_replaced_by_the_dataset_of_a_file(server, lethe, monkeypatch):
     olga = use(server, monkeypatch, "olga", Role.ORGANISER)
     server.competition(organiser=olga)
     Path("digits.toml").write_text(
@@ -29,9 +25,7 @@ def test_split_is_replaced_by_the_dataset_of_a_file(
     assert "is the file of letters, not of digits" in told(refused)
 
 
-def test_data_that_create_would_refuse_is_not_sent(
-    server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_that_create_would_refuse_is_not_sent(server, lethe, monkeypatch):
     olga = use(server, monkeypatch, "olga", Role.ORGANISER)
     server.competition(organiser=olga)
     Path("pictures").mkdir()

@@ -4,12 +4,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
-
 from server.cli import serve
 from server.cli.seed_accounts import ORGANISER, PARTICIPANT, kept_password, log_in_lines
 from server.config import Settings, get_settings
-from tests.support.instance import Instance
 
 
 def test_passwords_are_printed_again(tmp_path: Path) -> None:
@@ -28,9 +25,7 @@ def test_instance_without_a_demo_has_no_participant(tmp_path: Path) -> None:
     assert PARTICIPANT not in (tmp_path / "credentials.json").read_text()
 
 
-def test_later_start_prints_the_demos_participant(
-    server: Instance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_later_start_prints_the_demos_participant(server, monkeypatch, capsys):
     get_settings().home.mkdir(mode=0o700)
     password = kept_password(get_settings(), PARTICIPANT)
 

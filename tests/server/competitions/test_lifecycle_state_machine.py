@@ -161,10 +161,7 @@ class Life(RuleBasedStateMachine):
     def judge(self, number: int, act: object) -> None:
         self.on_submission(number, lambda s, sub: act(s, sub, actor=self.who(s, "olga"), reason="why"))
 
-    @rule(
-        number=which,
-        act=st.sampled_from([decisions.exclude, decisions.run_again, decisions.use_next_choice]),
-    )
+    @rule(number=which, act=st.sampled_from([decisions.exclude, decisions.run_again, decisions.use_next_choice]))
     def decide(self, number: int, act: object) -> None:
         self.on_submission(number, lambda s, sub: act(s, sub, actor=self.who(s, "olga"), reason="why"))
 

@@ -226,9 +226,7 @@ def test_a_worker_that_stops_costs_no_attempt(both: Instance, divided: SplitWork
     assert claimed(both).failed_attempts == 0
 
 
-def test_untrained_model_ends_all_shards_and_allows_a_retry(
-    both: Instance, divided: SplitWork, olga: dict[str, str]
-) -> None:
+def test_untrained_model_ends_all_shards_and_allows_a_retry(both, divided, olga):
     other, work = claimed(both), claimed(both)
     with both.database.write() as session:
         assert model_shard_leases.fail(session, work, "retrained model 2 reaches 0.1")

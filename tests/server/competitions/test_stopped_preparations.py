@@ -50,9 +50,7 @@ def beats(server: Instance, work: SplitWork) -> bool:
         return split_leases.heartbeat(session, work, lease_s=60, stage="training", progress=0.5)
 
 
-def test_split_that_fails_stops_its_twin_and_unlocks_the_file(
-    both: Instance, headers: dict[str, str], works: list[SplitWork], olga: Account
-) -> None:
+def test_split_that_fails_stops_its_twin_and_unlocks_the_file(both, headers, works, olga):
     with both.database.write() as session:
         assert split_leases.fail(session, works[0], "no such column")
     assert states(both) == {
@@ -76,9 +74,7 @@ def test_preparation_can_be_cancelled(both: Instance, headers: dict[str, str], w
     assert both.client.post(f"{PATH}/cancel-preparation", headers=headers).json()["state"] == "draft", "it is one"
 
 
-def test_deleted_draft_leaves_nothing_but_its_row(
-    both: Instance, headers: dict[str, str], works: list[SplitWork], olga: Account
-) -> None:
+def test_deleted_draft_leaves_nothing_but_its_row(both, headers, works, olga):
     assert both.client.delete(PATH, headers=headers).status_code == 409, "it is in preparation"
     both.client.post(f"{PATH}/cancel-preparation", headers=headers)
     assert both.client.delete(PATH, headers=headers).status_code == 204
@@ -163,9 +159,7 @@ def lose(server: Instance, work: SplitWork, *, later_s: float = 61) -> SplitWork
         return split_leases.claim(session, work.split_id, lease_s=60)
 
 
-def test_preparation_that_loses_each_worker_fails_in_the_end(
-    both: Instance, headers: dict[str, str], works: list[SplitWork]
-) -> None:
+def test_preparation_that_loses_each_worker_fails_in_the_end(both, headers, works):
     private = works[0]
     assert lose(both, private, later_s=0) is None, "its worker is not silent yet"
     again = lose(both, private)
@@ -206,9 +200,7 @@ def test_worker_that_stops_costs_a_preparation_no_attempt(both: Instance, works:
         work = lose(both, work)
 
 
-def test_draft_deleted_at_the_same_moment_is_not_prepared(
-    both: Instance, headers: dict[str, str], olga: Account
-) -> None:
+def test_draft_deleted_at_the_same_moment_is_not_prepared(both, headers, olga):
     assert both.client.post("/api/v1/competitions", headers=headers, content=competition_toml()).status_code == 201
     with both.database.read() as session:
         found = competitions.get(session, "digits", account=olga)  # as a request does that comes a moment before

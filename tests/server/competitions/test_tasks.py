@@ -121,9 +121,7 @@ def test_another_file_has_other_tasks(server: Instance, organiser: dict[str, str
     ("act", "state"),
     [("prepare", S.READY), ("open", S.READY), ("close", S.OPEN), ("reveal", S.PROVISIONAL), ("archive", S.FINAL)],
 )
-def test_a_task_cannot_be_driven_by_itself(
-    server: Instance, olga: Account, organiser: dict[str, str], act: str, state: str
-) -> None:
+def test_a_task_cannot_be_driven_by_itself(server, olga, organiser, act, state):
     open_tasks(server, olga)
     make_ready(server, state=state)
     refused = post(server, f"three--faces/{act}", organiser, reason="why not")
@@ -132,9 +130,7 @@ def test_a_task_cannot_be_driven_by_itself(
     assert states(server) == {state}
 
 
-def test_a_task_has_no_file_end_or_organisers_of_its_own(
-    server: Instance, olga: Account, organiser: dict[str, str]
-) -> None:
+def test_a_task_has_no_file_end_or_organisers_of_its_own(server, olga, organiser):
     open_tasks(server, olga)
     make_ready(server, state=S.DRAFT)
     url = f"{API}/three--faces"
@@ -170,9 +166,7 @@ def test_another_end_is_that_of_every_task(server: Instance, olga: Account, orga
         ("three--faces", {"submissions_per_day": 9}, "is the same for all tasks"),
     ],
 )
-def test_limits_are_changed_where_they_belong(
-    server: Instance, olga: Account, organiser: dict[str, str], slug: str, limit: dict[str, int], said: str
-) -> None:
+def test_limits_are_changed_where_they_belong(server, olga, organiser, slug, limit, said):
     open_tasks(server, olga)
     refused = server.client.patch(f"{API}/{slug}", headers=organiser, json={"limits": limit, "reason": "x"})
     assert refused.status_code == 422
@@ -228,9 +222,7 @@ def test_unknown_tasks_are_refused_and_a_tasks_address_names_it(server: Instance
     assert "has no tasks" in refused.json()["detail"]
 
 
-def test_a_failure_in_the_second_task_leaves_nothing(
-    server: Instance, olga: Account, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_in_the_second_task_leaves_nothing(server, olga, monkeypatch):
     open_tasks(server, olga)
     ada = server.participant()
     start, begun = evaluations.start, []
@@ -438,9 +430,7 @@ def test_private_scores_of_a_task_stay_sealed(server: Instance, olga: Account) -
         assert "0.777" not in server.client.get(path, headers=ada).text, path
 
 
-def test_a_task_is_rejudged_by_itself_and_the_competition_not(
-    server: Instance, olga: Account, organiser: dict[str, str]
-) -> None:
+def test_a_task_is_rejudged_by_itself_and_the_competition_not(server, olga, organiser):
     open_tasks(server, olga)
     sent = send(server, server.participant()).json()["id"]
     score_parts(server, sent, faces=0.1, digits=0.1, authors=0.1)

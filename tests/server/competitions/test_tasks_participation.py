@@ -90,9 +90,7 @@ ACTS: dict[str, Act] = {
 
 
 @pytest.mark.parametrize("act", ACTS)
-def test_nobody_takes_part_in_a_task_alone(
-    server: Instance, olga: Account, organiser: dict[str, str], mail: None, act: str
-) -> None:
+def test_nobody_takes_part_in_a_task_alone(server, olga, organiser, mail, act):
     open_tasks(server, olga, extra=APPROVED, text=False)
     refused = ACTS[act](server, organiser, server.participant())
     assert refused.status_code == 409, refused.text

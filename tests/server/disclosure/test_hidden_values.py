@@ -196,9 +196,7 @@ def change_private(session: Session) -> None:
     ],
     ids=["digits", "digits-ladder", "ladder-scores", "ladder-metrics", "closed-metrics", "private"],
 )
-def test_no_answer_depends_on_what_is_not_shown(
-    server: Instance, still: None, extra: str, change: Callable[[Session], None]
-) -> None:
+def test_no_answer_depends_on_what_is_not_shown(server, still, extra, change):
     played = play(server, extra)
     before = played.answers()
     played.change(change)

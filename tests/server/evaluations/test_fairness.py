@@ -20,7 +20,6 @@ from server.models.evaluation import Evaluation, Shard, ShardKind
 from server.models.submission import Submission
 from tests.server.evaluations.conftest import Submit, add_submission
 from tests.support.leases import claim, close
-from tests.support.postgres import PostgresServer
 
 WORKERS = 10
 TEAMS = 100
@@ -80,9 +79,7 @@ def test_smoke_runs_of_a_flood_delay_no_score(database: Database, competition: C
     assert [shard.submission_id for shard in served].count(small.id) == 3, "in turns with the flood"
 
 
-def test_first_smoke_run_of_a_team_goes_before_all_runs(
-    database: Database, competition: Competition, submit: Submit
-) -> None:
+def test_first_smoke_run_of_a_team_goes_before_all_runs(database, competition, submit):
     submit("early")
     late = add_submission(database, competition, "late", smoke=True)
     first = claim(database)
@@ -109,9 +106,7 @@ def add_baseline_team(database: Database, competition: Competition) -> None:
         session.execute(update(Shard).where(Shard.team_id == Team.id, Team.is_baseline).values(state="done"))
 
 
-def test_priorities_go_from_smoke_runs_to_baselines(
-    database: Database, competition: Competition, submit: Submit
-) -> None:
+def test_priorities_go_from_smoke_runs_to_baselines(database, competition, submit):
     """Queued in the opposite order, and by one team except for the baseline, so that nothing but priority decides."""
     add_baseline_team(database, competition)
     baseline = add_submission(database, competition, "baseline")
@@ -132,9 +127,7 @@ def test_priorities_go_from_smoke_runs_to_baselines(
     assert firsts == [smoke.id, repeated.id, ordinary.id, judged.id, baseline.id]
 
 
-def test_claim_is_held_to_the_splits_that_the_worker_serves(
-    database: Database, competition: Competition, submit: Submit
-) -> None:
+def test_claim_is_held_to_the_splits_that_the_worker_serves(database, competition, submit):
     submit("public")
     private = add_submission(database, competition, "private", visibility="private")
     with database.write() as session:
@@ -144,9 +137,7 @@ def test_claim_is_held_to_the_splits_that_the_worker_serves(
         assert leases.claim(session, worker="w", lease_s=60, splits=[]) is None
 
 
-def test_parallel_claims_take_different_shards_without_waiting(
-    migrated_postgres_url: str,
-) -> None:
+def test_parallel_claims_take_different_shards_without_waiting(migrated_postgres_url):
     database = Database(migrated_postgres_url)
     seed(database, big_competition_file(), teams=1, shards=64)
     taken: list[int] = []
@@ -189,9 +180,7 @@ def blocks_of_a_claim(url: str, *, shards: int, teams: int) -> tuple[int, str]:
     return plan[0]["Plan"]["Shared Hit Blocks"] + plan[0]["Plan"]["Shared Read Blocks"], json.dumps(plan)
 
 
-def test_claim_reads_as_much_of_a_long_queue_as_of_a_short_one(
-    postgres_server: PostgresServer,
-) -> None:
+def test_claim_reads_as_much_of_a_long_queue_as_of_a_short_one(postgres_server):
     found = {}
     for shards in (2_000, 40_000):
         url = postgres_server.url(postgres_server.create_database())
@@ -269,9 +258,7 @@ def test_claim_does_not_wait_for_whoever_holds_the_teams_row(migrated_postgres_u
     database.dispose()
 
 
-def test_new_evaluation_of_a_team_comes_in_the_present_round(
-    database: Database, competition: Competition, submit: Submit
-) -> None:
+def test_new_evaluation_of_a_team_comes_in_the_present_round(database, competition, submit):
     """Who was served often before and has nothing left waits no longer than the others; who has much left, does."""
     first, second, third = (submit("flood") for _ in range(3))
     for _ in range(3):

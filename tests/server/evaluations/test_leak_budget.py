@@ -142,9 +142,7 @@ def test_organisers_keep_all_of_it(database: Database, fail: Fail) -> None:
     assert (error["message"], error["line"]) == (FAILURE.message, 7)
 
 
-def test_public_sample_and_faults_of_this_side_cost_nothing(
-    database: Database, competition: Competition, sent: list[str]
-) -> None:
+def test_public_sample_and_faults_of_this_side_cost_nothing(database, competition, sent):
     set_budget(database, 0)
     smoke = failed(database, add_submission(database, competition, "a", smoke=True), FAILURE)
     assert (smoke.line, smoke.withheld, smoke.bits) == (7, False, None)
@@ -156,9 +154,7 @@ def test_public_sample_and_faults_of_this_side_cost_nothing(
         assert session.query(Disclosure).count() == 0
 
 
-def test_running_a_submission_again_gives_nothing_back(
-    database: Database, fail: Fail, submit: Submit, competition: Competition
-) -> None:
+def test_running_a_submission_again_gives_nothing_back(database, fail, submit, competition):
     set_budget(database, WHOLE + MIN_PRICE)
     fail("a")
     with database.write() as session:
@@ -187,9 +183,7 @@ def test_a_merged_team_has_spent_what_both_have(database: Database, fail: Fail) 
     assert spent == pytest.approx(2 * WHOLE)
 
 
-def test_failures_at_the_same_moment_share_one_budget(
-    database: Database, submit: Submit, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failures_at_the_same_moment_share_one_budget(database, submit, monkeypatch):
     set_budget(database, WHOLE)
     submissions = [submit("a") for _ in range(3)]
     with database.read() as session:

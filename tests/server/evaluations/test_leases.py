@@ -68,9 +68,7 @@ def test_claim_serves_a_team_with_nothing_open_before_another_of_a_flood(databas
     assert [claim(database).submission_id for _ in range(7)] == [flood[0]] * 3 + [late.id] * 3 + [flood[1]]
 
 
-def test_smoke_run_has_no_seed_of_a_run_on_hidden_data(
-    database: Database, competition: Competition, sent: list[str]
-) -> None:
+def test_smoke_run_has_no_seed_of_a_run_on_hidden_data(database, competition, sent):
     add_submission(database, competition, "a", smoke=True)
     smoke = claim(database)
     assert close(database, smoke)
@@ -81,17 +79,13 @@ def test_smoke_run_has_no_seed_of_a_run_on_hidden_data(
     assert not seeds & set(smoke.seeds)
 
 
-def test_smoke_runs_of_two_submissions_have_different_seeds(
-    database: Database, competition: Competition, sent: list[str]
-) -> None:
+def test_smoke_runs_of_two_submissions_have_different_seeds(database, competition, sent):
     for team in ("a", "b"):
         add_submission(database, competition, team, smoke=True)
     assert claim(database).seeds != claim(database).seeds
 
 
-def test_smoke_goes_before_runs_and_is_followed_by_them(
-    database: Database, competition: Competition, sent: list[str]
-) -> None:
+def test_smoke_goes_before_runs_and_is_followed_by_them(database, competition, sent):
     waiting = add_submission(database, competition, "a")
     submission = add_submission(database, competition, "a", smoke=True)
     smoke = claim(database)
@@ -122,9 +116,7 @@ def all_runs_done(database: Database, submission: Submission) -> str:
     return shard.evaluation_id
 
 
-def test_score_is_requested_again_whatever_the_workers_clock(
-    database: Database, submit: Submit, sent: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_score_is_requested_again_whatever_the_workers_clock(database, submit, sent, monkeypatch):
     for module in ("service", "leases"):
         monkeypatch.setattr(f"server.evaluations.{module}.now", lambda: now() + timedelta(hours=1))
     all_runs_done(database, submit("a"))
@@ -134,9 +126,7 @@ def test_score_is_requested_again_whatever_the_workers_clock(
     assert sent == [SCORE_EVALUATION]
 
 
-def test_score_is_requested_again_as_soon_as_the_sweeper_says(
-    database: Database, submit: Submit, sent: list[str]
-) -> None:
+def test_score_is_requested_again_as_soon_as_the_sweeper_says(database, submit, sent):
     all_runs_done(database, submit("a"))
     sent.clear()  # the message is lost
     with database.write() as session:
@@ -344,9 +334,7 @@ def test_progress_counts_runs_and_tells_the_attempts(database: Database, submit:
     assert found.remaining_s is not None
 
 
-def test_private_failure_leaves_the_public_submission_alone(
-    database: Database, competition: Competition, sent: list[str]
-) -> None:
+def test_private_failure_leaves_the_public_submission_alone(database, competition, sent):
     submission = add_submission(database, competition, "a", visibility="private")
     shard = claim(database)
     with database.write() as session:
@@ -394,9 +382,7 @@ def test_shard_goes_to_another_host_than_the_one_that_failed(database: Database,
 
 
 @pytest.mark.parametrize("other", [None, {"state": "draining"}, {"state": "cooling"}, {"seen_at": database_time(-300)}])
-def test_host_gets_back_at_once_what_no_other_could_take(
-    database: Database, submit: Submit, other: dict[str, object] | None
-) -> None:
+def test_host_gets_back_at_once_what_no_other_could_take(database, submit, other):
     submit("a")
     add_worker(database, "only-1")
     add_worker(database, "only-2")

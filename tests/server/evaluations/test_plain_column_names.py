@@ -5,20 +5,15 @@ from datetime import UTC, datetime
 from alembic import command
 from sqlalchemy import text, update
 
-from server.db import Database
 from server.migrate import alembic_config, upgrade
-from server.models.competition import Competition
 from server.models.evaluation import Evaluation, Shard
 from server.models.leak_budget import Disclosure
-from tests.server.evaluations.conftest import Submit
 
 BEFORE = "0013"
 DISCLOSED_AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def test_stored_instance_keeps_values_under_new_names(
-    database: Database, migrated_url: str, competition: Competition, submit: Submit
-) -> None:
+def test_stored_instance_keeps_values_under_new_names(database, migrated_url, competition, submit):
     submission = submit("a")
     with database.write() as session:
         session.execute(update(Shard).values(failed_attempts=2))

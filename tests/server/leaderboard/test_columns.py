@@ -62,15 +62,9 @@ def test_everybody_sees_the_column_rounded(server: Instance) -> None:
 
 @pytest.mark.parametrize(
     ("visible", "visibility", "expected"),
-    [
-        ("none", Visibility.PUBLIC, 0),
-        ("public", Visibility.PRIVATE, 0),
-        ("all", Visibility.PRIVATE, 2),
-    ],
+    [("none", Visibility.PUBLIC, 0), ("public", Visibility.PRIVATE, 0), ("all", Visibility.PRIVATE, 2)],
 )
-def test_columns_are_shown_as_far_as_the_organiser_allows(
-    server: Instance, visible: str, visibility: Visibility, expected: int
-) -> None:
+def test_columns_are_shown_as_far_as_the_organiser_allows(server, visible, visibility, expected):
     whole, public = make_boards(server, visibility, visible_to_participants=visible)
     assert len(whole.columns) == 2
     assert len(public.columns) == expected

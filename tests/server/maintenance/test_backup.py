@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, tzinfo
 from pathlib import Path
@@ -44,9 +43,7 @@ def empty_of_the_same_kind(url: str, tmp_path: Path, server: PostgresServer) -> 
 
 
 @pytest.mark.usefixtures("_client_programs")
-def test_backup_brings_back_every_row_and_file(
-    migrated_url: str, tmp_path: Path, postgres_server: PostgresServer
-) -> None:
+def test_backup_brings_back_every_row_and_file(migrated_url, tmp_path, postgres_server):
     database = Database(migrated_url)
     with database.write() as session:
         session.execute(
@@ -147,9 +144,7 @@ def names_of_databases(url: str) -> list[str]:
     return list(names)
 
 
-def test_verify_names_a_file_that_rows_name_and_the_backup_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redis_url: str, migrated_sqlite_url: str
-) -> None:
+def test_verify_names_a_file_that_rows_name_and_the_backup_lacks(tmp_path, monkeypatch, redis_url, migrated_sqlite_url):
     with running(monkeypatch, database_url=migrated_sqlite_url, redis_url=redis_url, folder=tmp_path) as one:
         one.competition()
         sent = one.submit(one.participant()).json()
@@ -161,9 +156,7 @@ def test_verify_names_a_file_that_rows_name_and_the_backup_lacks(
 
 
 @pytest.fixture
-def scored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redis_url: str, migrated_sqlite_url: str
-) -> Iterator[tuple[Settings, Path]]:
+def scored(tmp_path, monkeypatch, redis_url, migrated_sqlite_url):
     """Yield an instance with a scored submission, and the file of its stored result."""
     with running(monkeypatch, database_url=migrated_sqlite_url, redis_url=redis_url, folder=tmp_path / "one") as one:
         one.competition()
@@ -195,9 +188,7 @@ def test_copy_of_a_damaged_file_is_not_verified(scored: tuple[Settings, Path], t
         verify(settings, made_backup(settings, tmp_path / "copy"))
 
 
-def test_series_says_that_the_instance_is_damaged_and_repairs_it(
-    scored: tuple[Settings, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_series_says_that_the_instance_is_damaged_and_repairs_it(scored, tmp_path, monkeypatch):
     settings, storage = scored
     series = tmp_path / "series"
     (storage / "evaluations/e/0-1.safetensors").write_bytes(b"0utputs")
@@ -219,9 +210,7 @@ def made_backup(settings: Settings, folder: Path) -> Path:
     return folder
 
 
-def test_series_keeps_the_newest_and_each_is_whole(
-    tmp_path: Path, migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_series_keeps_the_newest_and_each_is_whole(tmp_path, migrated_sqlite_url, monkeypatch):
     source = instance(tmp_path, "source", migrated_sqlite_url)
     Storage(source.resolved_storage_url).write("submissions/ab/abc", b"code")
     series = tmp_path / "series"
@@ -233,9 +222,7 @@ def test_series_keeps_the_newest_and_each_is_whole(
         verify(source, each)
 
 
-def test_series_copies_again_what_is_damaged_on_its_disk(
-    tmp_path: Path, migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_series_copies_again_what_is_damaged_on_its_disk(tmp_path, migrated_sqlite_url, monkeypatch):
     source = instance(tmp_path, "source", migrated_sqlite_url)
     Storage(source.resolved_storage_url).write("submissions/ab/abc", b"code")
     series = tmp_path / "series"
@@ -249,9 +236,7 @@ def test_series_copies_again_what_is_damaged_on_its_disk(
         verify(source, new)
 
 
-def test_series_keeps_nothing_that_is_not_whole(
-    tmp_path: Path, migrated_sqlite_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_series_keeps_nothing_that_is_not_whole(tmp_path, migrated_sqlite_url, monkeypatch):
     source = instance(tmp_path, "source", migrated_sqlite_url)
     Storage(source.resolved_storage_url).write("submissions/ab/abc", b"code")
     series = tmp_path / "series"

@@ -77,9 +77,7 @@ def test_delete_removes_that_and_nothing_else(database: Database, storage: Stora
 
 
 @pytest.mark.parametrize("result", ["-attempt-10.safetensors", "-attempt-10-0123456789abcdef.safetensors"])
-def test_weights_are_removed_with_the_outputs_that_they_belong_to(
-    database: Database, storage: Storage, *, result: str
-) -> None:
+def test_weights_are_removed_with_the_outputs_that_they_belong_to(database, storage, *, result):
     runs = "evaluations/e/runs-000000"
     for number in (1, 2, 10):
         storage.write(f"{runs}-attempt-{number}-weights.safetensors", b"123")
@@ -94,9 +92,7 @@ def test_weights_are_removed_with_the_outputs_that_they_belong_to(
     assert f"{runs}-attempt-10-weights.safetensors" in found(database, storage, delete=True)
 
 
-def test_weights_are_looked_for_again_before_they_are_removed(
-    database: Database, storage: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_are_looked_for_again_before_they_are_removed(database, storage, monkeypatch):
     """Their shard ends between the list and the removal."""
     weights = "evaluations/e/runs-000000-attempt-3-weights.safetensors"
     storage.write(weights, b"123")
@@ -114,9 +110,7 @@ def test_weights_are_looked_for_again_before_they_are_removed(
 
 
 @pytest.mark.parametrize("how", ["a row names it", "it is written again"])
-def test_delete_looks_again_before_it_removes(
-    database: Database, storage: Storage, monkeypatch: pytest.MonkeyPatch, *, how: str
-) -> None:
+def test_delete_looks_again_before_it_removes(database, storage, monkeypatch, *, how):
     """Between the list and the removal somebody sends the same content once more."""
     listing = retention.find_garbage
 
@@ -134,9 +128,7 @@ def test_delete_looks_again_before_it_removes(
     assert storage.exists(content_key("f" * 64))
 
 
-def test_content_sent_during_its_removal_is_put_back(
-    database: Database, storage: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_content_sent_during_its_removal_is_put_back(database, storage, monkeypatch):
     """Its row commits after the last look at the rows, and before the file is removed."""
     remove = Storage.remove
 
@@ -152,9 +144,7 @@ def test_content_sent_during_its_removal_is_put_back(
 
 
 @pytest.mark.parametrize("way", ["api", "page"])
-def test_content_removed_before_its_row_committed_is_stored_again(
-    server: Instance, monkeypatch: pytest.MonkeyPatch, *, way: str
-) -> None:
+def test_content_removed_before_its_row_committed_is_stored_again(server, monkeypatch, *, way):
     """The removal began before the upload wrote its file, and ends after that."""
     accept = submissions.accept
 

@@ -170,9 +170,7 @@ def test_address_that_fails_is_tried_again_and_then_given_up(server: Instance, r
     assert f"answered {status}" in shown[0]["error"]
 
 
-def test_slow_receiver_is_in_nobody_elses_way(
-    server: Instance, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_receiver_is_in_nobody_elses_way(server, receiver, monkeypatch):
     monkeypatch.setattr(webhook_delivery, "TIMEOUT_S", 1.0)
     olga = opened(server)
     slow = [create(server, olga, receiver.slow_url, "competition.closed").json()["id"] for _ in range(4)]
@@ -267,9 +265,7 @@ def test_webhooks_are_for_organisers(server: Instance) -> None:
         "a.local",
     ],
 )
-def test_address_that_is_never_delivered_to_is_refused_when_it_is_added(
-    server: Instance, monkeypatch: pytest.MonkeyPatch, host: str
-) -> None:
+def test_address_that_is_never_delivered_to_is_refused_when_it_is_added(server, monkeypatch, host):
     olga = opened(server)
     monkeypatch.setenv("LETHE_WEBHOOKS_TO_PRIVATE", "false")
     get_settings.cache_clear()

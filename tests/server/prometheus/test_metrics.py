@@ -77,9 +77,7 @@ def silent(both: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("how", ["not ready", "fails"])
-def test_figures_stay_for_a_while_when_the_database_is_silent(
-    both: Instance, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
+def test_figures_stay_for_a_while_when_the_database_is_silent(both, monkeypatch, how):
     passed = [0.0]
     monkeypatch.setattr(both.client.app.state, "last_figures", LastFigures(lambda: passed[0]))  # type: ignore[attr-defined]
     both.competition()

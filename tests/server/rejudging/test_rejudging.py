@@ -128,10 +128,7 @@ def test_submissions_are_chosen(server: Instance, by: str) -> None:
         "submissions": ({"submissions": [sent["ada"], sent["eve"]]}, {sent["ada"], sent["eve"]}),
         "team": ({"team_id": team}, {sent["bob"]}),
         "error_class": ({"error_class": "exception"}, {failed}),
-        "received": (
-            {"received_from": moments[sent["bob"]], "received_before": moments[sent["eve"]]},
-            {sent["bob"]},
-        ),
+        "received": ({"received_from": moments[sent["bob"]], "received_before": moments[sent["eve"]]}, {sent["bob"]}),
     }[by]
     rejudging = rejudge(server, olga, **values).json()["id"]
     preview = step(server, olga, rejudging, "preview").json()

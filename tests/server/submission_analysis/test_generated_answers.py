@@ -86,9 +86,7 @@ def submission(server: Instance, olga: dict[str, str], ada: dict[str, str]) -> s
     return made
 
 
-def test_answers_of_three_models_stand_beside_each_question(
-    server: Instance, olga: dict[str, str], submission: str
-) -> None:
+def test_answers_of_three_models_stand_beside_each_question(server, olga, submission):
     found = server.client.get(f"{API}/{submission}/answers", params={"run": 3}, headers=olga).json()
     assert (found["run"], found["n_runs"]) == (3, 4)
     assert found["questions"] == [
@@ -97,9 +95,7 @@ def test_answers_of_three_models_stand_beside_each_question(
     ]
 
 
-def test_run_starts_from_its_own_original_where_runs_have_one(
-    server: Instance, olga: dict[str, str], submission: str
-) -> None:
+def test_run_starts_from_its_own_original_where_runs_have_one(server, olga, submission):
     server.storage.remove(f"{SPLIT}/original/outputs.safetensors")
     url = f"{API}/{submission}/answers?run=1"
     assert server.client.get(url, headers=olga).json()["questions"][0]["original"] is None
@@ -109,16 +105,11 @@ def test_run_starts_from_its_own_original_where_runs_have_one(
 
 def test_run_that_is_not_there_is_refused(server: Instance, olga: dict[str, str], submission: str) -> None:
     refused = server.client.get(f"{API}/{submission}/answers?run=4", headers=olga)
-    assert (refused.status_code, refused.json()["detail"]) == (
-        404,
-        "This submission has no run 4: its runs are 0 to 3",
-    )
+    assert (refused.status_code, refused.json()["detail"]) == (404, "This submission has no run 4: its runs are 0 to 3")
 
 
 @pytest.mark.parametrize("missing", ["questions.json", "retrained/outputs.safetensors"])
-def test_answers_that_are_not_stored_are_not_found(
-    server: Instance, olga: dict[str, str], submission: str, missing: str
-) -> None:
+def test_answers_that_are_not_stored_are_not_found(server, olga, submission, missing):
     server.storage.remove(f"{SPLIT}/{missing}")
     refused = server.client.get(f"{API}/{submission}/answers", headers=olga)
     assert (refused.status_code, refused.json()["detail"]) == (
@@ -127,9 +118,7 @@ def test_answers_that_are_not_stored_are_not_found(
     )
 
 
-def test_hidden_questions_are_shown_to_organisers_alone(
-    server: Instance, olga: dict[str, str], ada: dict[str, str], submission: str
-) -> None:
+def test_hidden_questions_are_shown_to_organisers_alone(server, olga, ada, submission):
     eve = server.participant("eve")
     for headers, status in ((ada, 403), (eve, 403), ({}, 401), (olga, 200)):
         answer = server.client.get(f"{API}/{submission}/answers", headers=headers)

@@ -65,9 +65,7 @@ def test_page_shows_what_a_model_says_as_text(server: Instance, ada: dict[str, s
     ("answers", "note"),
     [(None, sample_answers.NOT_FINITE), (["", ""], sample_answers.SILENT), (["one"], sample_answers.NOT_STORED)],
 )
-def test_a_model_without_answers_has_a_sentence(
-    server: Instance, ada: dict[str, str], answers: list[str] | None, note: str
-) -> None:
+def test_a_model_without_answers_has_a_sentence(server, ada, answers, note):
     submission = submitted(server, ada)
     end_smoke_run(server, submission, answers)
     assert found(server, ada, submission)["note"] == note

@@ -10,7 +10,7 @@ from server.admin import account_deletion as deletion
 from server.models.competition import Team
 from server.models.submission import Submission
 from server.submissions.upload_check import check_for
-from tests.support.instance import GOOD_CODE, PASSWORD, Instance
+from tests.support.instance import GOOD_CODE, PASSWORD
 from tests.support.web import Visitor
 
 PLACES = ("server.api.submissions.router", "server.web.submit_pages")
@@ -18,9 +18,7 @@ PLACES = ("server.api.submissions.router", "server.web.submit_pages")
 
 @pytest.mark.parametrize("act", ["banned", "deleted"])
 @pytest.mark.parametrize("place", PLACES)
-def test_file_of_an_account_that_went_meanwhile_is_not_taken(
-    server: Instance, monkeypatch: pytest.MonkeyPatch, act: str, place: str
-) -> None:
+def test_file_of_an_account_that_went_meanwhile_is_not_taken(server, monkeypatch, act, place):
     async def check_slowly(*arguments: Any, **options: Any) -> Any:
         with server.database.write() as session:
             account = accounts.find(session, "ada")

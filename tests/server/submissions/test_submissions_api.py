@@ -99,9 +99,7 @@ def test_zip_is_taken(server: Instance) -> None:
         (make_zip({"../unlearning.py": GOOD_CODE}), "a.zip", "leads out of the archive", None),
     ],
 )
-def test_submission_that_cannot_run_is_refused_and_costs_nothing(
-    server: Instance, code: bytes, filename: str, says: str, line: int | None
-) -> None:
+def test_submission_that_cannot_run_is_refused_and_costs_nothing(server, code, filename, says, line):
     server.competition()
     headers = server.participant()
     answer = server.submit(headers, code, filename=filename)
@@ -140,9 +138,7 @@ def test_without_a_token_nothing_is_read(server: Instance) -> None:
         (-1, 1, CompetitionState.FINAL, 409),
     ],
 )
-def test_deadline_is_a_rule_of_the_moment(
-    server: Instance, opens_in: int, closes_in: int, state: CompetitionState, status: int
-) -> None:
+def test_deadline_is_a_rule_of_the_moment(server, opens_in, closes_in, state, status):
     at = now()
     opens_at, closes_at = at + timedelta(hours=opens_in), at + timedelta(hours=closes_in)
     server.competition(state=state, opens_at=opens_at, closes_at=closes_at)

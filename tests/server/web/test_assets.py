@@ -6,8 +6,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from server.config import get_settings
 from server.template_environment import TEMPLATES
 from server.web import rendering
@@ -104,9 +102,7 @@ def test_the_icon_is_at_its_usual_address(server: Instance) -> None:
     assert answer.content[:4] == b"\0\0\1\0"
 
 
-def test_shared_links_name_the_configured_address_never_the_requests(
-    server: Instance, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shared_links_name_the_configured_address_never_the_requests(server, monkeypatch):
     assert 'property="og:image"' not in server.client.get("/login", headers={"Host": "evil.example"}).text
     configured = get_settings().model_copy(update={"public_url": "https://lethe.example/"})
     monkeypatch.setattr(rendering, "get_settings", lambda: configured)

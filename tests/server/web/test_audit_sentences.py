@@ -29,9 +29,7 @@ def test_every_action_of_a_competition_has_a_sentence() -> None:
     assert set(SENTENCES) - recorded == set()
 
 
-def test_an_act_reads_as_a_sentence_with_its_reason_and_a_link(
-    server: Instance, visitor: Visitor, digits: Competition
-) -> None:
+def test_an_act_reads_as_a_sentence_with_its_reason_and_a_link(server, visitor, digits):
     with server.database.write() as session:
         olga = accounts.find(session, "olga")
         team = add_team(session, digits, "ada")
@@ -44,9 +42,7 @@ def test_an_act_reads_as_a_sentence_with_its_reason_and_a_link(
     assert visitor.get(address).status_code == 200
 
 
-def test_data_that_a_sentence_does_not_say_stands_below_it(
-    server: Instance, visitor: Visitor, digits: Competition
-) -> None:
+def test_data_that_a_sentence_does_not_say_stands_below_it(server, visitor, digits):
     with server.database.write() as session:
         team = add_team(session, digits, "ada")
         audit.record(session, None, "team.renamed", competition=digits, subject=team.id, data={"from": "a", "to": "b"})

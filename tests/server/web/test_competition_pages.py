@@ -196,9 +196,7 @@ def test_the_state_stands_in_words(server: Instance, visitor: Visitor, state: st
         ("archived", "It ended without results", BOARD),
     ],
 )
-def test_after_the_end_the_overview_leads_to_the_boards(
-    server: Instance, visitor: Visitor, state: str, words: str, link: str
-) -> None:
+def test_after_the_end_the_overview_leads_to_the_boards(server, visitor, state, words, link):
     competition, closed_at = server.competition(state=state), now() - timedelta(hours=2)
     with server.database.write() as session:
         session.get_one(Competition, competition.id).closes_at = closed_at
@@ -211,9 +209,7 @@ def test_after_the_end_the_overview_leads_to_the_boards(
 
 @pytest.mark.parametrize("state", ["draft", "preparing"])
 @pytest.mark.parametrize("hours", [-2, 2])
-def test_what_has_not_opened_is_neither_closing_nor_closed(
-    server: Instance, visitor: Visitor, *, state: str, hours: int
-) -> None:
+def test_what_has_not_opened_is_neither_closing_nor_closed(server, visitor, *, state, hours):
     olga = server.account("olga", Role.ORGANISER)
     opens_at = now() + timedelta(hours=hours, minutes=1)
     server.competition(organiser=olga, state=state, opens_at=opens_at, closes_at=now() + timedelta(days=31))
@@ -260,12 +256,9 @@ def test_list_runs_the_same_queries_for_any_competitions(server: Instance, visit
 
 
 @pytest.mark.parametrize(
-    ("limits", "retraining_time_s", "shown"),
-    [({"run_wall_time_s": 2.0}, 100.0, 2.0), ({}, 100.0, 20.0)],
+    ("limits", "retraining_time_s", "shown"), [({"run_wall_time_s": 2.0}, 100.0, 2.0), ({}, 100.0, 20.0)]
 )
-def test_overview_shows_the_run_limit_that_is_enforced(
-    limits: dict[str, float], retraining_time_s: float, shown: float
-) -> None:
+def test_overview_shows_the_run_limit_that_is_enforced(limits, retraining_time_s, shown):
     file = parse_competition(competition_toml("digits")).model_copy(update={"limits": Limits.model_validate(limits)})
     limit = limit_of_a_run(file, Split(retraining_time_s=retraining_time_s))
     assert limit is not None

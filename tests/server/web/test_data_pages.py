@@ -4,7 +4,6 @@ import re
 import tomllib
 from html import unescape
 
-import pytest
 from sqlalchemy import select
 
 from server.models.account import Role
@@ -110,9 +109,7 @@ def test_a_file_is_checked_while_it_is_written(server: Instance, visitor: Visito
     assert visitor.post(f"{page}/check", {"text": "#" * 100_001}, page=page).status_code == 422
 
 
-def test_one_dataset_is_looked_at_at_a_time_and_no_other_page_waits_for_it(
-    server: Instance, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_dataset_is_looked_at_at_a_time_and_no_other_page_waits_for_it(server, visitor, monkeypatch):
     server.account("olga", Role.ORGANISER)
     visitor.log_in("olga")
     visitor.post("/datasets", {"name": "pets"}, files={"file": ("a.zip", make_zip(pets(40)))})

@@ -2,7 +2,6 @@
 
 import json
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from sqlalchemy import select
@@ -56,9 +55,7 @@ def test_a_draft_s_file_is_previewed_and_replaced(server: Instance, visitor: Vis
         ('name = "mlp"', 'name = "module"', "only an administrator may bring a network"),
     ],
 )
-def test_a_file_that_cannot_replace_it_says_why(
-    server: Instance, visitor: Visitor, draft: str, *, old: str, new: str, words: str
-) -> None:
+def test_a_file_that_cannot_replace_it_says_why(server, visitor, draft, *, old, new, words):
     assert old in draft
     answer = visitor.post(EDIT, {"text": draft.replace(old, new), "act": "save"})
     assert answer.status_code in (403, 422)
@@ -92,9 +89,7 @@ def test_a_competition_that_runs_keeps_its_file(visitor: Visitor, digits: Compet
     assert "can no longer be replaced" in plain_text(answer.text)
 
 
-def test_a_description_is_previewed_and_published_with_a_reason(
-    server: Instance, visitor: Visitor, digits: Competition
-) -> None:
+def test_a_description_is_previewed_and_published_with_a_reason(server, visitor, digits):
     path = "/organise/digits/words"
     words = {"title": "Forgetting numbers", "summary": "Short", "description": "Be **quick** <i>x</i>"}
     preview = visitor.post(path, {**words, "act": "preview"}).text
@@ -154,9 +149,7 @@ def test_split_that_no_worker_has_taken_says_so(server: Instance, visitor: Visit
 
 
 @pytest.mark.parametrize(("hours", "warned"), [(-2, True), (2, False)])
-def test_draft_that_would_open_at_once_says_so(
-    server: Instance, visitor: Visitor, digits: Competition, *, hours: int, warned: bool
-) -> None:
+def test_draft_that_would_open_at_once_says_so(server, visitor, digits, *, hours, warned):
     text = competition_toml("second", opens_at=now() + timedelta(hours=hours))
     visitor.post("/organise/new", {"text": text, "act": "create"})
     words = plain_text(visitor.get("/organise/second").text)
@@ -182,9 +175,7 @@ def test_the_form_of_limits_names_each_in_words_with_its_unit(visitor: Visitor, 
     assert "<option selected>process</option>" in page
 
 
-def test_limits_say_whom_they_affect_before_they_change(
-    server: Instance, visitor: Visitor, digits: Competition
-) -> None:
+def test_limits_say_whom_they_affect_before_they_change(server, visitor, digits):
     with server.database.write() as session:
         team = add_team(session, digits, "ada")
         for _ in range(3):
@@ -209,9 +200,7 @@ def test_a_wrong_limit_is_named_at_its_field(visitor: Visitor, digits: Competiti
     assert 'value="much"' in answer.text
 
 
-def test_organisers_are_added_and_removed_with_a_reason(
-    server: Instance, visitor: Visitor, digits: Competition
-) -> None:
+def test_organisers_are_added_and_removed_with_a_reason(server, visitor, digits):
     server.account("otto", Role.ORGANISER)
     path, page = "/organise/digits/organisers", "/organise/digits/teams"
     assert visitor.post(path, {"act": "add", "name": "otto"}, page=page).status_code == 422
@@ -270,9 +259,7 @@ def test_roles_are_given_but_never_to_oneself(server: Instance, visitor: Visitor
     assert visitor.post("/people/pia", {"act": "make-king", "reason": "x"}, page="/people").status_code == 422
 
 
-def test_the_people_page_asks_the_same_queries_for_any_number(
-    server: Instance, visitor: Visitor, root: Account
-) -> None:
+def test_the_people_page_asks_the_same_queries_for_any_number(server, visitor, root):
     counts = set()
     for number in range(3):
         with counted_queries(server.database.engine) as queries:
@@ -329,9 +316,7 @@ def test_the_report_of_a_split_names_what_sets_share(server: Instance, visitor: 
     assert path in visitor.get("/organise/digits").text
 
 
-def test_report_of_a_language_task_speaks_of_questions(
-    server: Instance, visitor: Visitor, digits: Competition, tmp_path: Path
-) -> None:
+def test_report_of_a_language_task_speaks_of_questions(server, visitor, digits, tmp_path):
     with server.database.write() as session:
         task = parse_competition(towns_toml(tmp_path)).model_dump(mode="json")
         competitions.of_id(session, digits.id).config = task
@@ -353,9 +338,7 @@ def test_a_final_competition_is_archived_with_a_reason(server: Instance, visitor
     assert ("competition.archived", "done") in actions(server, digits)
 
 
-def test_archived_competition_offers_no_change_and_takes_none(
-    server: Instance, visitor: Visitor, digits: Competition
-) -> None:
+def test_archived_competition_offers_no_change_and_takes_none(server, visitor, digits):
     offered = ("/organise/digits/limits", "/organise/digits/words", "Announce", "Change the end")
     page = visitor.get("/organise/digits").text
     assert all(each in page for each in offered)
@@ -369,9 +352,7 @@ def test_archived_competition_offers_no_change_and_takes_none(
     assert "digits is archived" in plain_text(answer.text)
 
 
-def test_end_and_limits_are_offered_only_where_they_can_change(
-    server: Instance, visitor: Visitor, digits: Competition
-) -> None:
+def test_end_and_limits_are_offered_only_where_they_can_change(server, visitor, digits):
     with server.database.write() as session:
         competitions.of_id(session, digits.id).state = CompetitionState.PREPARING.value
     page = visitor.get("/organise/digits").text

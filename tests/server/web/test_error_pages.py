@@ -9,9 +9,7 @@ from tests.support.web import Visitor, plain_text
 HTML = {"Accept": "text/html"}
 
 
-def test_server_failure_names_only_the_request(
-    server: Instance, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_server_failure_names_only_the_request(server, visitor, monkeypatch):
     def explode(*_args: object, **_values: object) -> None:
         raise RuntimeError("the secret cause")
 

@@ -169,9 +169,7 @@ def test_the_shake_up_is_shown_with_words_for_its_arrows(server: Instance, visit
     }
 
 
-def test_own_team_is_highlighted_in_the_shake_up(
-    server: Instance, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_own_team_is_highlighted_in_the_shake_up(server, visitor, monkeypatch):
     monkeypatch.setattr(leaderboard_pages, "SLOPED_TEAMS", 1)
     competition = server.competition(state="final")
     server.account("ada")
@@ -252,9 +250,7 @@ def test_a_team_that_is_on_no_board_has_no_page(server: Instance, visitor: Visit
     assert visitor.get("/competitions/digits/teams/none").status_code == 404
 
 
-def test_a_disqualified_team_has_a_page_for_organisers_only(
-    server: Instance, visitor: Visitor, digits: Competition
-) -> None:
+def test_a_disqualified_team_has_a_page_for_organisers_only(server, visitor, digits):
     with server.database.write() as session:
         team = add_team(session, digits, "banned")
         scored(session, team, competitions.get_split(session, digits, Visibility.PUBLIC), 0.1)
@@ -280,9 +276,7 @@ def test_charts_and_team_pages_show_the_ladder_only(server: Instance, visitor: V
     assert '"score":1.0' in figure
 
 
-def test_many_teams_are_drawn_as_a_histogram(
-    server: Instance, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_teams_are_drawn_as_a_histogram(server, visitor, monkeypatch):
     monkeypatch.setattr(leaderboard_view, "MAX_MARKS", 2)
     fill(server, server.competition(), 3)
     page = visitor.get(BOARD).text

@@ -56,9 +56,7 @@ def test_the_dashboard_says_that_everything_is_healthy(server: Instance, visitor
     assert "Nothing waits." in page
 
 
-def test_the_dashboard_warns_of_waiting_runs_without_a_worker(
-    server: Instance, visitor: Visitor, digits: Competition
-) -> None:
+def test_the_dashboard_warns_of_waiting_runs_without_a_worker(server, visitor, digits):
     with server.database.write() as session:
         public = competitions.get_split(session, digits, Visibility.PUBLIC)
         submission = add_submission(session, add_team(session, digits, "ada"), stage="running")
@@ -88,9 +86,7 @@ def test_a_split_that_failed_is_a_warning(server: Instance, visitor: Visitor, di
     assert "The private split of digits could not be prepared." in visitor.get("/organise").text
 
 
-def test_dashboard_runs_the_same_queries_for_any_competitions(
-    server: Instance, visitor: Visitor, digits: Competition
-) -> None:
+def test_dashboard_runs_the_same_queries_for_any_competitions(server, visitor, digits):
     counts = []
     for number in range(4):
         with counted_queries(server.database.engine) as queries:
@@ -103,9 +99,7 @@ def test_dashboard_runs_the_same_queries_for_any_competitions(
     assert len(set(counts)) == 1
 
 
-def test_organiser_pages_run_the_same_queries_for_any_number(
-    server: Instance, visitor: Visitor, digits: Competition
-) -> None:
+def test_organiser_pages_run_the_same_queries_for_any_number(server, visitor, digits):
     paths = [*(f"/organise/digits{page}" for page in PAGES), "/organise/digits/submissions?only=flagged&text=a"]
     counts: dict[str, set[int]] = {path: set() for path in paths}
     for number in range(3):
@@ -212,9 +206,7 @@ def test_same_file_of_another_team_is_pointed_out(server: Instance, visitor: Vis
         assert "The same file" not in plain_text(visitor.get(f"{base}/{ids[other]}").text)
 
 
-def test_chosen_submissions_are_disqualified_with_a_reason(
-    server: Instance, visitor: Visitor, digits: Competition
-) -> None:
+def test_chosen_submissions_are_disqualified_with_a_reason(server, visitor, digits):
     submission = add_scored(server, digits)
     fields = {"submission": submission.id, "act": "disqualify", "reason": "copied"}
     visitor.post("/organise/digits/act", fields, page="/organise/digits/submissions")
@@ -223,9 +215,7 @@ def test_chosen_submissions_are_disqualified_with_a_reason(
     assert ("submission.disqualified", "copied") in actions(server, digits)
 
 
-def test_act_without_a_choice_says_so_and_changes_nothing(
-    server: Instance, visitor: Visitor, digits: Competition
-) -> None:
+def test_act_without_a_choice_says_so_and_changes_nothing(server, visitor, digits):
     add_scored(server, digits)
     before = actions(server, digits)
     answer = visitor.post(
@@ -260,9 +250,7 @@ def test_what_an_act_does_not_fit_is_left_and_named(server: Instance, visitor: V
     )
 
 
-def test_a_submission_of_another_competition_cannot_be_reached(
-    server: Instance, visitor: Visitor, digits: Competition
-) -> None:
+def test_a_submission_of_another_competition_cannot_be_reached(server, visitor, digits):
     other = add_scored(server, server.competition("other"), "eve")
     assert visitor.get(f"/organise/digits/submissions/{other.id}").status_code == 404
     fields = {"submission": other.id, "act": "disqualify", "reason": "x"}

@@ -47,9 +47,7 @@ def test_there_is_a_form_and_nothing_yet(visitor: Visitor, digits: Competition) 
         ({"which": "time", "received_before": "2020-01-01T00:00"}, "matches no submission"),
     ],
 )
-def test_asking_how_many_starts_nothing(
-    server: Instance, visitor: Visitor, sent: dict[str, str], *, fields: dict[str, str], words: str
-) -> None:
+def test_asking_how_many_starts_nothing(server, visitor, sent, *, fields, words):
     assert words in plain_text(visitor.post(BASE, {**ALL, **fields, "act": "count"}).text)
     with server.database.read() as session:
         assert session.scalars(select(Rejudging)).all() == []
@@ -68,9 +66,7 @@ def test_asking_how_many_starts_nothing(
         ({"reason": " "}, "reason is missing"),
     ],
 )
-def test_a_wrong_field_is_named_and_the_form_is_kept(
-    visitor: Visitor, sent: dict[str, str], *, fields: dict[str, str], words: str
-) -> None:
+def test_a_wrong_field_is_named_and_the_form_is_kept(visitor, sent, *, fields, words):
     answer = visitor.post(BASE, {**ALL, "reason": "kept words", **fields})
     assert answer.status_code == 422
     assert words in plain_text(answer.text)
@@ -126,9 +122,7 @@ def test_the_live_part_ends_when_every_submission_has(server: Instance, visitor:
     assert "other than before" in plain_text(visitor.get(path).text)
 
 
-def test_another_competition_s_re_judging_is_not_found(
-    server: Instance, visitor: Visitor, sent: dict[str, str], digits: Competition
-) -> None:
+def test_another_competition_s_re_judging_is_not_found(server, visitor, sent, digits):
     path = start(visitor)
     server.competition("other", organiser=owner(server))
     assert visitor.get(path.replace("/digits/", "/other/")).status_code == 404
@@ -139,9 +133,7 @@ def owner(server: Instance) -> Account:
         return accounts.find(session, "olga")
 
 
-def test_rejudging_pages_run_the_same_queries_for_any_number(
-    server: Instance, visitor: Visitor, sent: dict[str, str]
-) -> None:
+def test_rejudging_pages_run_the_same_queries_for_any_number(server, visitor, sent):
     counts: dict[str, set[int]] = {"list": set(), "one": set()}
     for names in (["ada"], ["ada", "bob", "eve"]):
         path = start(visitor, **({"which": "team", "team": "ada"} if len(names) == 1 else {}))

@@ -91,9 +91,7 @@ def test_opened_factors_stand_beside_exact_retrainings(make: Make, visitor: Visi
     assert "Oracle: epsilon by share of examples" in visitor.get(f"/submissions/{own}").text
 
 
-def test_score_is_explained_beside_the_entry_before_and_fine_tuning(
-    make: Make, server: Instance, visitor: Visitor
-) -> None:
+def test_score_is_explained_beside_the_entry_before_and_fine_tuning(make, server, visitor):
     competition, (first, second) = make(0.05, 0.1, extra=OPEN_METRIC)
     with server.database.write() as session:
         split = competitions.get_split(session, competition, Visibility.PUBLIC)

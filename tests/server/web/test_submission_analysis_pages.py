@@ -67,13 +67,7 @@ def make(
         row.details = {"epsilon_percentiles": {"5": 0.1, "50": 2.0, "95": 9.0}, "run_wall_time_s": 0.25}
         if noise is not None:
             values = (score + 0.01 * np.random.default_rng(noise).normal(size=40)).tolist()
-            row.replicates = {
-                "headline": values,
-                "forgetting_quality": values,
-                "factor": 1.0,
-                "seed": 0,
-                "n_models": 4,
-            }
+            row.replicates = {"headline": values, "forgetting_quality": values, "factor": 1.0, "seed": 0, "n_models": 4}
         return Made(submission.id, row.evaluation_id)
 
 
@@ -187,9 +181,7 @@ def test_a_notebook_is_shown_by_its_cells(server: Instance, visitor: Visitor, di
         (0.1, 0.101, "The test finds no difference"),
     ],
 )
-def test_the_better_of_two_is_named(
-    server: Instance, visitor: Visitor, digits: Competition, *, first: float, second: float, verdict: str
-) -> None:
+def test_the_better_of_two_is_named(server, visitor, digits, *, first, second, verdict):
     a = make(server, digits, "ada", first)
     b = make(server, digits, "bob", second, noise=2)
     text = plain_text(visitor.get(f"{a.path}/compare", params={"other": b.id}).text)
@@ -224,9 +216,7 @@ def test_another_competition_s_submission_is_not_found(server: Instance, visitor
     assert visitor.get(f"{a.path}/compare/{b.id}/epsilon.json").status_code == 404
 
 
-def test_suggestions_hold_the_best_of_teams_and_not_itself(
-    server: Instance, visitor: Visitor, digits: Competition
-) -> None:
+def test_suggestions_hold_the_best_of_teams_and_not_itself(server, visitor, digits):
     a, b = make(server, digits, "ada", 0.1), make(server, digits, "bob", 0.2)
     page = visitor.get(f"{a.path}/compare").text
     assert f'<option value="{b.id}">bob, 0.20000</option>' in page
@@ -245,9 +235,7 @@ def test_private_figures_are_sealed_until_the_end(server: Instance, visitor: Vis
     assert visitor.get(f"{made.path}/figures/epsilon.json", params=private).status_code == 200
 
 
-def test_page_runs_the_same_queries_for_any_submissions(
-    server: Instance, visitor: Visitor, digits: Competition, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_page_runs_the_same_queries_for_any_submissions(server, visitor, digits, monkeypatch):
     def board(session: Session, competition: Competition, visibility: Visibility, **_: object) -> Board:
         return boards.whole_board(session, competition, visibility)  # a kept one would hide its queries
 

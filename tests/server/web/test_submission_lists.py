@@ -112,9 +112,7 @@ def test_lists_without_a_line_say_so(server: Instance, ada: Visitor) -> None:
     assert ada.get(f"{MINE}?show=none-such").status_code == 422
 
 
-def test_the_statements_do_not_grow_with_the_lines(
-    server: Instance, ada: Visitor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_statements_do_not_grow_with_the_lines(server, ada, monkeypatch):
     monkeypatch.setattr(submission_lists, "LINES", 20)
     server.competition()
     counts: dict[str, list[int]] = {"": [], "?show=best": [], "?show=finals": [], "?show=failed": []}

@@ -146,9 +146,7 @@ def test_before_it_opens_the_form_is_replaced_by_the_moment(server: Instance, ad
 
 
 @pytest.mark.parametrize(("state", "is_shown"), [("provisional", False), ("final", True)])
-def test_private_scores_are_listed_after_the_reveal(
-    server: Instance, ada: Visitor, state: str, *, is_shown: bool
-) -> None:
+def test_private_scores_are_listed_after_the_reveal(server, ada, state, *, is_shown):
     competition = server.competition()
     send(ada)
     with server.database.write() as session:

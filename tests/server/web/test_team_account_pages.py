@@ -3,8 +3,6 @@
 import re
 from datetime import timedelta
 
-import pytest
-
 from lethe.competition.visibility import Visibility
 from server.accounts import accounts, rate_limit
 from server.competitions import competitions
@@ -131,9 +129,7 @@ def test_an_unknown_act_is_refused(server: Instance, visitor: Visitor) -> None:
     assert act(visitor, "explode") == 422
 
 
-def test_mail_that_is_never_sent_is_not_promised(
-    server: Instance, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mail_that_is_never_sent_is_not_promised(server, visitor, monkeypatch):
     promise, refusal = "links for a forgotten password go there", "this server sends no mail now"
     server.account("ada")
     for sends, said, unsaid in ((False, refusal, promise), (True, promise, refusal)):

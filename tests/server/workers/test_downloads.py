@@ -7,7 +7,7 @@ import pytest
 
 from server.config import get_settings
 from server.storage import get_storage
-from tests.server.workers.conftest import Hosted, RemoteWorker, store_splits, submit, to_runs
+from tests.server.workers.conftest import RemoteWorker, store_splits, submit, to_runs
 from tests.support.instance import GOOD_CODE
 from tests.support.s3 import S3Server, s3_server
 
@@ -19,9 +19,7 @@ def s3() -> Iterator[S3Server]:
 
 
 @pytest.fixture(params=["server", "storage"])
-def worker(
-    request: pytest.FixtureRequest, hosted: Hosted, s3: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> RemoteWorker:
+def worker(request, hosted, s3, monkeypatch):
     """A worker that holds a shard of runs of an instance on S3."""
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)

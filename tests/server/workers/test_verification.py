@@ -164,9 +164,7 @@ def test_share_falls_to_the_least_as_runs_are_confirmed(confirmed: int, share: f
     assert verified_runs.share_of(WorkerToken(confirmed_runs=confirmed), 0.0) == 0.0
 
 
-def test_each_evaluation_of_a_known_token_is_checked_and_not_the_same_run(
-    hosted: Hosted, trusted: TrustedWorker
-) -> None:
+def test_each_evaluation_of_a_known_token_is_checked_and_not_the_same_run(hosted, trusted):
     """The draw comes after the results, from the system's random numbers."""
     worker = hosted.worker()
     drawn = set()
@@ -247,9 +245,7 @@ def test_submission_that_differs_each_time_quarantines_nobody(hosted: Hosted, tr
 
 
 @pytest.mark.parametrize("to_the_runs", [False, True])
-def test_failure_that_an_untrusted_worker_alone_saw_is_no_verdict(
-    hosted: Hosted, trusted: TrustedWorker, to_the_runs: bool
-) -> None:
+def test_failure_that_an_untrusted_worker_alone_saw_is_no_verdict(hosted, trusted, to_the_runs):
     submission, worker = submit(hosted), hosted.worker()
     if to_the_runs:
         to_runs(worker)
@@ -279,9 +275,7 @@ def test_failure_that_a_trusted_worker_confirms_is_the_verdict(hosted: Hosted, t
     assert state(hosted, submission) == ("failed", "failed")
 
 
-def test_failures_of_three_teams_that_nobody_else_sees_quarantine_the_token(
-    hosted: Hosted, trusted: TrustedWorker
-) -> None:
+def test_failures_of_three_teams_that_nobody_else_sees_quarantine_the_token(hosted, trusted):
     worker = hosted.worker()
     for number, name in enumerate(("pia", "otto", "eva")):
         assert only_token(hosted).quarantined_at is None, number
@@ -320,9 +314,7 @@ def test_slow_machine_that_reports_timeouts_is_not_quarantined(hosted: Hosted, t
     assert only_token(hosted).quarantined_at is None
 
 
-def test_success_that_fails_on_a_trusted_worker_counts_against_the_token(
-    hosted: Hosted, trusted: TrustedWorker
-) -> None:
+def test_success_that_fails_on_a_trusted_worker_counts_against_the_token(hosted, trusted):
     worker = hosted.worker()
     for name in ("pia", "otto", "eva"):
         submission = submit(hosted, name)
@@ -336,9 +328,7 @@ def test_success_that_fails_on_a_trusted_worker_counts_against_the_token(
 
 
 @pytest.mark.parametrize("how", ["gives back", "is silent"])
-def test_untrusted_workers_cannot_end_an_evaluation_by_host_faults(
-    hosted: Hosted, trusted: TrustedWorker, how: str
-) -> None:
+def test_untrusted_workers_cannot_end_an_evaluation_by_host_faults(hosted, trusted, how):
     submission, worker = submit(hosted), hosted.worker()
     to_runs(worker)
     for _ in range(3):
@@ -371,9 +361,7 @@ def test_time_of_an_untrusted_worker_is_the_servers(hosted: Hosted) -> None:
 
 
 @pytest.mark.parametrize("smoke", [False, True])
-def test_untrusted_worker_that_reports_no_time_holds_no_shard_for_ever(
-    hosted: Hosted, trusted: TrustedWorker, smoke: bool
-) -> None:
+def test_untrusted_worker_that_reports_no_time_holds_no_shard_for_ever(hosted, trusted, smoke):
     submission, worker = submit(hosted), hosted.worker()
     if smoke:
         worker.claim()

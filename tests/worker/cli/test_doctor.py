@@ -166,15 +166,7 @@ def test_host_without_user_namespaces_is_told(tmp_path: Path, monkeypatch: pytes
         ("core", 0, "ok", ""),
     ],
 )
-def test_host_that_would_take_a_runs_core_dump_is_told(
-    bare: Settings,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    pattern: str,
-    hard_limit: int,
-    state: str,
-    advice: str,
-) -> None:
+def test_host_that_would_take_a_runs_core_dump_is_told(bare, tmp_path, monkeypatch, pattern, hard_limit, state, advice):
     (tmp_path / "core_pattern").write_text(f"{pattern}\n")
     monkeypatch.setattr("sandbox.doctor._CORE_PATTERN", tmp_path / "core_pattern")
     monkeypatch.setattr("resource.getrlimit", lambda _: (0, hard_limit))
@@ -186,9 +178,7 @@ def test_host_that_would_take_a_runs_core_dump_is_told(
     assert doctor._core_dumps(other_kernel).state == "ok"
 
 
-def test_core_pattern_that_cannot_be_read_is_told(
-    bare: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_core_pattern_that_cannot_be_read_is_told(bare, tmp_path, monkeypatch):
     monkeypatch.setattr("sandbox.doctor._CORE_PATTERN", tmp_path / "core_pattern")
     finding = doctor._core_dumps(bare)
     assert (finding.state, finding.found) == ("warning", "kernel.core_pattern cannot be read")
@@ -213,9 +203,7 @@ def test_missing_bubblewrap_is_told(bare: Settings, tmp_path: Path, monkeypatch:
         ("bwrap: pivot_root: Operation not permitted", "seccomp profile"),
     ],
 )
-def test_bubblewrap_that_may_not_start_is_told(
-    bare: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, advice: str
-) -> None:
+def test_bubblewrap_that_may_not_start_is_told(bare, tmp_path, monkeypatch, said, advice):
     refuses = program(tmp_path / "bin", "bwrap", f'echo "{said}" >&2; exit 1')
     monkeypatch.setattr("sandbox.backends.bubblewrap.find_bwrap", lambda: refuses)
     finding = doctor._sandbox(bare)
@@ -240,15 +228,7 @@ def test_host_without_control_groups_is_told(bare: Settings, monkeypatch: pytest
         ("echo 'Card, 81559 MiB, 550.1'", "0", "ok", ""),
     ],
 )
-def test_gpu_that_is_asked_for_and_not_there_is_told(
-    bare: Settings,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    script: str | None,
-    gpus: str,
-    state: str,
-    advice: str,
-) -> None:
+def test_gpu_that_is_asked_for_and_not_there_is_told(bare, tmp_path, monkeypatch, script, gpus, state, advice):
     if script is not None:
         program(tmp_path / "bin", "nvidia-smi", script)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))

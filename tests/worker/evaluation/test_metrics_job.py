@@ -111,9 +111,7 @@ def scored_evaluation(
 
 
 @pytest.fixture
-def computed(
-    database: Database, competition: Competition, split_dir: Path, tmp_path: Path, sent: list[str]
-) -> dict[str, MetricResult]:
+def computed(database, competition, split_dir, tmp_path, sent):
     storage = Storage(tmp_path.as_uri())
     evaluation = scored_evaluation(database, competition, storage, split_dir)
     context = SimpleNamespace(database=database, storage=storage, settings=Settings())
@@ -154,9 +152,7 @@ def test_metric_without_its_arrays_says_how_to_get_them(computed: dict[str, Metr
 
 
 @pytest.mark.parametrize("file", [*sorted(FILES_READ), "results/one"])
-def test_damaged_arrays_give_no_metric(
-    database: Database, competition: Competition, split_dir: Path, tmp_path: Path, sent: list[str], *, file: str
-) -> None:
+def test_damaged_arrays_give_no_metric(database, competition, split_dir, tmp_path, sent, *, file):
     """A bit in the last number of each file that metrics read: it can still be read."""
     storage = Storage(tmp_path.as_uri())
     evaluation = scored_evaluation(database, competition, storage, split_dir)
@@ -234,9 +230,7 @@ def test_probed_runs_that_are_the_original_have_its_values(
         assert rows["weight_distance"].value == rows["weight_distance"].original
 
 
-def test_split_without_probed_references_says_how_to_make_them(
-    database: Database, competition: Competition, split_dir: Path, tmp_path: Path, sent: list[str]
-) -> None:
+def test_split_without_probed_references_says_how_to_make_them(database, competition, split_dir, tmp_path, sent):
     rows = probed_rows(database, competition, tmp_path, split_dir, weights=kept_originals(split_dir, 2))
     assert rows["klom"].value is not None
     for name in ("relearn_time", "weight_distance"):
@@ -244,9 +238,7 @@ def test_split_without_probed_references_says_how_to_make_them(
         assert "prepare the split again with `lethe competition prepare`" in rows[name].not_computed
 
 
-def test_runs_without_kept_weights_ask_for_another_evaluation(
-    database: Database, competition: Competition, probed_split_dir: Path, tmp_path: Path, sent: list[str]
-) -> None:
+def test_runs_without_kept_weights_ask_for_another_evaluation(database, competition, probed_split_dir, tmp_path, sent):
     rows = probed_rows(database, competition, tmp_path, probed_split_dir, weights=None)
     assert rows["klom"].value is not None
     assert "evaluate the submission once more" in rows["relearn_time"].not_computed

@@ -40,9 +40,7 @@ RECEIPT: dict[str, dict[str, Any]] = {
     ("score", "different_runs", "expected"),
     [(SCORE, [], True), (0.1 + 2**-56, [], False), (SCORE, [3], False), (None, [], False)],
 )
-def test_replay_is_equal_to_the_last_bit_of_all(
-    score: float | None, different_runs: list[int], *, expected: bool
-) -> None:
+def test_replay_is_equal_to_the_last_bit_of_all(score, different_runs, *, expected):
     assert Replayed(STORED, score=score, different_runs=different_runs).is_equal is expected
 
 

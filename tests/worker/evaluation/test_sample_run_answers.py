@@ -123,9 +123,7 @@ def test_run_on_the_sample_ends_with_its_models_answers(split: Path, original: b
     assert wall_time_s == RUN_S
 
 
-def test_answering_renews_the_lease_and_costs_no_run_time(
-    split: Path, original: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answering_renews_the_lease_and_costs_no_run_time(split, original, tmp_path, monkeypatch):
     host = Host(split, original, tmp_path)
     beats: list[int] = []
 
@@ -141,9 +139,7 @@ def test_answering_renews_the_lease_and_costs_no_run_time(
     assert host.closed == [(b"{}", RUN_S)]
 
 
-def test_sample_without_questions_gives_nothing_and_reads_nothing(
-    split: Path, original: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sample_without_questions_gives_nothing_and_reads_nothing(split, original, tmp_path, monkeypatch):
     (tmp_path / "images").mkdir()
     monkeypatch.setattr(SampleAnswers, "load", lambda *_: pytest.fail("nothing is to be asked"))
     host = Host(tmp_path / "images", original, tmp_path)

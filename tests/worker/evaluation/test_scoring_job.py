@@ -63,9 +63,7 @@ def epsilon(stored: bytes | None) -> NDArray[np.float32]:
 
 
 @pytest.mark.parametrize("visibility", list(Visibility))
-def test_score_stores_each_epsilon_in_the_table_of_its_split(
-    database: Database, competition: Competition, sent: list[str], tmp_path: Path, *, visibility: Visibility
-) -> None:
+def test_score_stores_each_epsilon_in_the_table_of_its_split(database, competition, sent, tmp_path, *, visibility):
     storage = Storage((tmp_path / "storage").as_uri())
     evaluation_id = waiting_for_score(database, competition, visibility, storage, given=outputs(1))
     context = SimpleNamespace(database=database, storage=storage)
@@ -116,9 +114,7 @@ def test_time_of_runs_is_kept_beside_the_limit_of_its_kind(
 
 
 @pytest.mark.parametrize("kind", ["retrained", "oracle"])
-def test_damaged_outputs_give_no_score(
-    database: Database, competition: Competition, sent: list[str], tmp_path: Path, *, kind: str
-) -> None:
+def test_damaged_outputs_give_no_score(database, competition, sent, tmp_path, *, kind):
     storage = Storage((tmp_path / "storage").as_uri())
     evaluation_id = waiting_for_score(database, competition, Visibility.PUBLIC, storage, given=outputs(1))
     path = storage.local_folder(split_key(competition.slug, "public")) / OUTPUT_PATHS[kind]  # type: ignore[index]
@@ -134,14 +130,7 @@ def test_damaged_outputs_give_no_score(
 
 
 @pytest.mark.parametrize(("module", "job"), [("scoring_job", "score_evaluation"), ("metrics_job", "compute_metrics")])
-def test_task_continues_the_trace_of_the_upload(
-    database: Database,
-    competition: Competition,
-    sent: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    module: str,
-    job: str,
-) -> None:
+def test_task_continues_the_trace_of_the_upload(database, competition, sent, monkeypatch, module, job):
     submission = add_submission(database, competition, "ada")
     with database.write() as session:
         session.get_one(Submission, submission.id).request_id = "abcdefgh"

@@ -4,7 +4,7 @@ import numpy as np
 
 from lethe.metrics.scoring.resampling import Replicates
 from server.db import Database
-from server.models.competition import Competition, Split
+from server.models.competition import Split
 from server.models.evaluation import Evaluation, EvaluationState, PublicScore
 from server.models.submission import Submission
 from server.scoring import scores
@@ -36,11 +36,7 @@ def score(database: Database, submission: Submission, level: float, seed: int) -
         return evaluation.split_id
 
 
-def test_teams_that_the_test_does_not_tell_apart_share_a_group(
-    database: Database,
-    competition: Competition,
-    sent: list[str],
-) -> None:
+def test_teams_that_the_test_does_not_tell_apart_share_a_group(database, competition, sent):
     levels = {"first": 0.300, "second": 0.299, "far": 0.100}
     for seed, (team, level) in enumerate(levels.items()):
         split_id = score(database, add_submission(database, competition, team), level, seed)

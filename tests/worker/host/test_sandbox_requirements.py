@@ -78,9 +78,7 @@ def context(database: Database, tmp_path: Path) -> Iterator[WorkerContext]:
 
 
 @without_groups
-def test_worker_claims_nothing_and_tells_organisers_why(
-    context: WorkerContext, database: Database, competition: Competition
-) -> None:
+def test_worker_claims_nothing_and_tells_organisers_why(context, database, competition):
     add_submission(database, competition, "ada")
     assert claim(context, context.transport) is None
     with database.read() as session:
@@ -91,18 +89,14 @@ def test_worker_claims_nothing_and_tells_organisers_why(
 
 
 @without_groups
-def test_worker_that_asks_for_less_claims_here(
-    context: WorkerContext, database: Database, competition: Competition
-) -> None:
+def test_worker_that_asks_for_less_claims_here(context, database, competition):
     add_submission(database, competition, "ada")
     context.transport.settings = Settings(sandbox_required="baseline", home=context.settings.home)
     assert claim(context, context.transport) is not None
 
 
 @without_groups
-def test_claimed_shard_goes_back_as_a_host_fault(
-    context: WorkerContext, database: Database, competition: Competition, tmp_path: Path
-) -> None:
+def test_claimed_shard_goes_back_as_a_host_fault(context, database, competition, tmp_path):
     write_split(tmp_path / "split" / "sample")
     submission = add_submission(database, competition, "ada", smoke=True)
     with database.write() as session:
@@ -118,9 +112,7 @@ def test_claimed_shard_goes_back_as_a_host_fault(
     assert context.cooling.is_on
 
 
-def test_controls_and_every_limit_are_stored_with_the_attempt(
-    context: WorkerContext, database: Database, competition: Competition, tmp_path: Path
-) -> None:
+def test_controls_and_every_limit_are_stored_with_the_attempt(context, database, competition, tmp_path):
     """They are all of the protections, and all are asked for, where this user may make control groups."""
     here = host_controls("bubblewrap").achieved
     asked_for = "strict" if here >= GROUPS else "baseline"
@@ -148,9 +140,7 @@ def test_controls_and_every_limit_are_stored_with_the_attempt(
 
 
 @without_groups
-def test_remote_worker_refuses_to_start_and_doctor_says_the_same(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_remote_worker_refuses_to_start_and_doctor_says_the_same(monkeypatch, tmp_path):
     monkeypatch.setenv("LETHE_WORKER_TOKEN", "lethe_worker_x")
     monkeypatch.setenv("LETHE_SANDBOX_REQUIRED", "strict")
     monkeypatch.setenv("LETHE_HOME", str(tmp_path))

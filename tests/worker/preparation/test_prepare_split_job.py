@@ -144,9 +144,7 @@ def test_shards_of_one_host_give_what_one_job_gives(database: Database, host: Ho
     assert content(folder) == alone(competition(), tmp_path / "alone")
 
 
-def test_host_error_is_shown_until_the_split_is_ready(
-    database: Database, host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_host_error_is_shown_until_the_split_is_ready(database, host, monkeypatch):
     def full(*_: object, **__: object) -> None:
         raise OSError("no space left on device")
 
@@ -165,9 +163,7 @@ def test_host_error_is_shown_until_the_split_is_ready(
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_starter_kits_models_leave_nothing_on_the_device(
-    host: Host, monkeypatch: pytest.MonkeyPatch, fails: bool
-) -> None:
+def test_a_starter_kits_models_leave_nothing_on_the_device(host, monkeypatch, fails):
     said: list[str] = []
 
     def kit(*_: object, **__: object) -> None:
@@ -189,9 +185,7 @@ def test_a_starter_kits_models_leave_nothing_on_the_device(
     assert said == ["kit", "cpu given back"]
 
 
-def test_the_starter_kit_is_there_before_the_split_counts_as_prepared(
-    database: Database, host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_starter_kit_is_there_before_the_split_counts_as_prepared(database, host, monkeypatch):
     split_id = begin(database, competition())
     states: list[SplitState] = []
     monkeypatch.setattr(prepare_split_job, "store_kit", lambda *_, **__: states.append(get_split(database).state))
@@ -201,9 +195,7 @@ def test_the_starter_kit_is_there_before_the_split_counts_as_prepared(
     assert get_split(database).state == SplitState.READY
 
 
-def test_preparer_that_comes_back_changes_nothing(
-    database: Database, host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_preparer_that_comes_back_changes_nothing(database, host, tmp_path, monkeypatch):
     """Frozen behind its last heartbeat: meanwhile its lease runs out, and another worker finishes the split."""
     monkeypatch.setattr(prepare_split_job, "begin_split", begin_split)
     split_id = begin(database, competition())
@@ -251,9 +243,7 @@ def test_hosts_with_only_shared_storage_give_the_same(database: Database, host: 
     assert published == alone(competition(), tmp_path / "alone")
 
 
-def test_a_check_by_a_host_that_has_no_copy_trains_nothing(
-    database: Database, host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_check_by_a_host_that_has_no_copy_trains_nothing(database, host, tmp_path, monkeypatch):
     url = f"memory://{tmp_path.name}"
     split_id = begin(database, competition())
     assert prepare_split_job.prepare(host("a", url=url), split_id)
@@ -272,9 +262,7 @@ def test_a_check_by_a_host_that_has_no_copy_trains_nothing(
     assert get_split(database).retraining == before
 
 
-def test_a_check_says_that_the_data_has_changed(
-    database: Database, host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_check_says_that_the_data_has_changed(database, host, tmp_path, monkeypatch):
     split_id, folder = begin(database, competition()), tmp_path / "storage/splits/small/public"
     monkeypatch.setattr(prepare_split_job, "begin_split", begin_split)
     assert prepare_split_job.prepare(host(), split_id)
@@ -296,9 +284,7 @@ def test_a_check_says_that_the_data_has_changed(
     assert "visible/retain.safetensors was damaged" in split.error
 
 
-def test_a_replacing_version_is_made_beside_the_current_one(
-    database: Database, host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replacing_version_is_made_beside_the_current_one(database, host, tmp_path, monkeypatch):
     split_id, folders = begin(database, competition()), tmp_path / "storage/splits/small"
     kits: list[Path] = []
     monkeypatch.setattr(prepare_split_job, "store_kit", lambda _, folder, *__, **___: kits.append(folder))
@@ -370,9 +356,7 @@ def _train_until_stuck(context: Any, epochs: int, stuck: Any) -> None:
     make_shard(context)
 
 
-def test_killed_workers_models_resume_at_their_epoch(
-    database: Database, host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_workers_models_resume_at_their_epoch(database, host, tmp_path, monkeypatch):
     monkeypatch.setattr(model_shards, "TrainingCheckpoints", partial(TrainingCheckpoints, every_s=0.0))
     split_id, context = begin(database, competition(**CNN)), host()
     assert prepare_split_job.prepare(context, split_id)
@@ -404,9 +388,7 @@ def test_killed_workers_models_resume_at_their_epoch(
     assert content(tmp_path / "storage/splits/small/public") == alone(competition(**CNN), tmp_path / "alone")
 
 
-def test_untrained_model_stops_the_preparation_and_is_named(
-    database: Database, host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_untrained_model_stops_the_preparation_and_is_named(database, host, monkeypatch):
     def check(_: object, model: str, *__: object, **___: object) -> None:
         if model == "retrained model 3":
             raise UntrainedModel(f"{model} reaches an accuracy of 0.1")
@@ -436,9 +418,7 @@ def test_a_stopping_worker_hands_its_shard_over(database: Database, host: Host) 
     assert (first.state, first.failed_attempts) == (ModelShardState.QUEUED, 0)
 
 
-def test_a_host_without_room_gives_its_shard_back(
-    database: Database, host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_without_room_gives_its_shard_back(database, host, monkeypatch):
     def full(*_: object, **__: object) -> None:
         raise OSError("no space left on device")
 

@@ -38,9 +38,7 @@ def test_retraining_is_measured_without_its_start(tmp_path: Path, split: Path) -
     assert not list(settings.scratch.iterdir())
 
 
-def test_long_retraining_is_measured_by_some_of_its_epochs(
-    tmp_path: Path, split: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_retraining_is_measured_by_some_of_its_epochs(tmp_path, split, monkeypatch):
     sent: list[str] = []
 
     def cpu_s(_self: object, _name: str, files: dict[str, str], *, repeats: int) -> float:
@@ -55,9 +53,7 @@ def test_long_retraining_is_measured_by_some_of_its_epochs(
 
 
 @pytest.mark.parametrize(("others", "kept"), [(0.0, False), (0.8, True)])
-def test_measurement_beside_other_work_replaces_none(
-    tmp_path: Path, split: Path, monkeypatch: pytest.MonkeyPatch, *, others: float, kept: bool
-) -> None:
+def test_measurement_beside_other_work_replaces_none(tmp_path, split, monkeypatch, *, others, kept):
     monkeypatch.setattr(retraining_time._Measurement, "cpu_s", lambda _self, name, _files, *, repeats: len(name))
     monkeypatch.setattr(retraining_time._Load, "of_others", lambda _self, _own_s: others)
     before, settings = RetrainingCost(1.0, cpu_s=0.19, start_cpu_s=0.1), Settings(home=tmp_path)
@@ -66,9 +62,7 @@ def test_measurement_beside_other_work_replaces_none(
     assert ("the earlier measurement stays" in found.doubt) is kept
 
 
-def test_first_measurement_beside_other_work_is_the_least_of_several(
-    tmp_path: Path, split: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_first_measurement_beside_other_work_is_the_least_of_several(tmp_path, split, monkeypatch):
     took = iter([0.5, 9.5, 0.5, 3.5])
     monkeypatch.setattr(retraining_time._Measurement, "cpu_s", lambda *_, **__: next(took))
     monkeypatch.setattr(retraining_time._Load, "of_others", lambda _self, _own_s: 0.8)
@@ -101,9 +95,7 @@ def test_fastest_retraining_known_is_what_counts(tmp_path: Path, split: Path, mo
         assert ("retraining" in asked) is (stacked_s > 1.25), "a loop that is known to be far slower is not run"
 
 
-def test_gpu_and_failed_measurement_leave_processor_time_unknown(
-    tmp_path: Path, split: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpu_and_failed_measurement_leave_processor_time_unknown(tmp_path, split, monkeypatch):
     settings, manifest = Settings(home=tmp_path), measured(retraining_time_s=2.0)
     on_gpu = settings.model_copy(update={"worker_device": "cuda"})
     assert measure_retraining_cost(on_gpu, split, competition(), manifest) == RetrainingCost(2.0)

@@ -88,9 +88,7 @@ def test_call_is_sent_again_until_the_server_is_back(serve: Callable[..., Script
 @pytest.mark.parametrize(
     ("status", "error"), [(401, TokenRefused), (403, TokenRefused), (404, NotHeld), (409, WorkerRefused)]
 )
-def test_refusal_is_told_at_once_and_not_tried_again(
-    serve: Callable[..., Scripted], status: int, error: type[Exception]
-) -> None:
+def test_refusal_is_told_at_once_and_not_tried_again(serve, status, error):
     script = serve(data(status, detail="the reason"))
     with pytest.raises(error, match="the reason"):
         make_api(script).register(FACTS)

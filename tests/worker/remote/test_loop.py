@@ -119,9 +119,7 @@ def test_host_fault_pauses_claims(tmp_path: Path) -> None:
     assert server.calls.count("claim") == 1
 
 
-def test_quarantined_worker_says_why_and_registers_again_after_its_canary(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quarantined_worker_says_why_and_registers_again_after_its_canary(tmp_path, monkeypatch):
     problems, contexts = ["the disk is full", ""], list[RunningContext]()
 
     def run(context: RunningContext, _shard: ClaimedShard) -> str:

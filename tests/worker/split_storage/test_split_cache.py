@@ -73,9 +73,7 @@ def make_cache(storage: Storage, tmp_path: Path) -> Iterator[CacheOf]:
         yield make
 
 
-def test_split_is_fetched_once_without_what_no_worker_needs(
-    storage: Storage, s3: S3Server, tmp_path: Path, make_cache: CacheOf
-) -> None:
+def test_split_is_fetched_once_without_what_no_worker_needs(storage, s3, tmp_path, make_cache):
     sha256 = put(storage, tmp_path, "a")
     cache = make_cache()
     folder = cache.get(StoredSplit(storage, "splits/a/public"), sha256)
@@ -96,9 +94,7 @@ def test_damaged_file_is_refused_and_leaves_no_entry(storage: Storage, tmp_path:
     assert [path for path in (tmp_path / "cache").iterdir() if path.is_dir()] == []
 
 
-def test_original_models_are_fetched_once_when_needed(
-    storage: Storage, s3: S3Server, tmp_path: Path, make_cache: CacheOf
-) -> None:
+def test_original_models_are_fetched_once_when_needed(storage, s3, tmp_path, make_cache):
     sha256 = put(storage, tmp_path, "a")
     cache = make_cache()
     path = cache.get_file(StoredSplit(storage, "splits/a/public"), sha256, ORIGINALS)
@@ -109,9 +105,7 @@ def test_original_models_are_fetched_once_when_needed(
     assert s3.faults.requests == before
 
 
-def test_damaged_original_models_are_refused_and_not_kept(
-    storage: Storage, tmp_path: Path, make_cache: CacheOf
-) -> None:
+def test_damaged_original_models_are_refused_and_not_kept(storage, tmp_path, make_cache):
     sha256 = put(storage, tmp_path, "a")
     storage.write(f"splits/a/public/{ORIGINALS}", b"forgeries")
     cache = make_cache()
@@ -126,9 +120,7 @@ def test_another_split_than_the_databases_is_refused(storage: Storage, tmp_path:
         make_cache().get(StoredSplit(storage, "splits/a/public"), "0" * 64)
 
 
-def test_manifest_with_a_file_outside_its_folder_is_refused(
-    storage: Storage, tmp_path: Path, make_cache: CacheOf
-) -> None:
+def test_manifest_with_a_file_outside_its_folder_is_refused(storage, tmp_path, make_cache):
     manifest = json.dumps({"files": {"../../outside": {"sha256": "0" * 64, "size": 1}}}).encode()
     sha256 = storage.write("splits/a/public/manifest.json", manifest)
     with pytest.raises(HostFault, match="lies outside the split"):
@@ -181,9 +173,7 @@ def flip_a_byte(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["visible/forget", OUTPUT_PATHS["oracle"], "manifest.json", ORIGINALS])
-def test_flipped_byte_is_found_and_fetched_again(
-    storage: Storage, tmp_path: Path, make_cache: CacheOf, name: str
-) -> None:
+def test_flipped_byte_is_found_and_fetched_again(storage, tmp_path, make_cache, name):
     sha256 = put(storage, tmp_path, "a")
     source = StoredSplit(storage, "splits/a/public")
     cache = make_cache()

@@ -42,9 +42,7 @@ def test_numpy_pictures_in_any_layout(tmp_path: Path, shape: tuple[int, ...]) ->
         (np.zeros((2, 3, 4), np.uint8), np.array([0, -1]), r"labels must lie in 0\.\.0, were -1\.\.0"),
     ],
 )
-def test_numpy_arrays_that_do_not_fit_are_named(
-    tmp_path: Path, images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], message: str
-) -> None:
+def test_numpy_arrays_that_do_not_fit_are_named(tmp_path, images, labels, message):
     np.save(tmp_path / "images.npy", images)
     np.save(tmp_path / "labels.npy", labels)
     with pytest.raises(InvalidDataset, match=message):
@@ -76,9 +74,7 @@ def leaf(path: Path, users: dict[str, list[int]]) -> None:
     path.write_text(json.dumps(data))
 
 
-def test_femnist_skips_empty_writers_and_refuses_invalid_pixels(
-    tmp_path: Path,
-) -> None:
+def test_femnist_skips_empty_writers_and_refuses_invalid_pixels(tmp_path):
     leaf(tmp_path / "all_data_0.json", {"f0000_14": [], "f0001_41": [5]})
     assert len(load("femnist", tmp_path)) == 1
     leaf(tmp_path / "all_data_0.json", {"f0001_41": [62]})

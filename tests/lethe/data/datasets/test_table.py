@@ -122,9 +122,7 @@ def test_what_is_for_pictures_is_refused(changes: dict, named: str, make_competi
         check_preparation(patients(make_competition, **changes))
 
 
-def test_archive_that_unpacks_to_more_than_a_file_may_hold_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_archive_that_unpacks_to_more_than_a_file_may_hold_is_refused(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "t.npz", features=np.zeros((3000, 100)), labels=np.arange(3000) % 2)
     monkeypatch.setattr("lethe.data.datasets.table.MAX_BYTES", 100_000)
     assert (tmp_path / "t.npz").stat().st_size < 100_000

@@ -195,9 +195,7 @@ def test_every_method_has_an_expected_loss() -> None:
 
 
 @pytest.mark.parametrize("method", sorted(EXPECTED))
-def test_loss_is_the_published_sum_of_terms(
-    method: str, use: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_loss_is_the_published_sum_of_terms(method, use, monkeypatch):
     net, original, trained = run(use(method), monkeypatch)
     if method == "task_vector":
         net = copy.deepcopy(original)
@@ -206,9 +204,7 @@ def test_loss_is_the_published_sum_of_terms(
     torch.testing.assert_close(trained.loss, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_task_vector_is_subtracted_by_its_scale(
-    use: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_task_vector_is_subtracted_by_its_scale(use, monkeypatch):
     net, original, _ = run(use("task_vector"), monkeypatch)
     reinforced = copy.deepcopy(original)
     move(reinforced)
@@ -216,9 +212,7 @@ def test_task_vector_is_subtracted_by_its_scale(
         torch.testing.assert_close(own, before - 1.5 * (learnt - before))
 
 
-def test_rmu_turns_forget_states_and_keeps_retain_states(
-    use: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rmu_turns_forget_states_and_keeps_retain_states(use, monkeypatch):
     module = use("rmu")
     monkeypatch.setattr(module.torch, "rand", lambda n, device: torch.arange(1.0, n + 1))
     net, original, trained = run(module, monkeypatch)

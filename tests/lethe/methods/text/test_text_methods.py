@@ -97,9 +97,7 @@ def test_method_takes_a_gpt2_of_transformers(method: str, rank: int, monkeypatch
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_method_forgets_and_returns_a_whole_network(
-    method: str, learnt: Llama, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_method_forgets_and_returns_a_whole_network(method, learnt, monkeypatch):
     network = unlearnt(method, learnt, monkeypatch)
     require_same_network(learnt, network)
     assert not network.training

@@ -26,8 +26,7 @@ from lethe.metrics.scoring.score import ModelOutputs, score
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.lists(st.lists(st.integers(-5, 5), min_size=3, max_size=3), min_size=2, max_size=9),
-    st.integers(0, 2**32 - 1),
+    st.lists(st.lists(st.integers(-5, 5), min_size=3, max_size=3), min_size=2, max_size=9), st.integers(0, 2**32 - 1)
 )
 def test_repeating_equals_choosing_and_sorting(rows, seed):
     values = np.array(rows, float)

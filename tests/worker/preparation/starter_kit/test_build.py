@@ -32,9 +32,7 @@ def test_kit_code_imports_nothing_of_this_project(kind: Kind, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("kind", "pictured"), [("image-classification", ["digits"]), ("causal-lm", [])])
-def test_only_images_have_pictures_beside_the_kit(
-    kind: Kind, pictured: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_images_have_pictures_beside_the_kit(kind, pictured, tmp_path, monkeypatch):
     drawn: list[str] = []
     monkeypatch.setattr(build, "build_kit", lambda *_, **__: b"kit")
     monkeypatch.setattr(build, "store_pictures", lambda _storage, _folder, slug: drawn.append(slug))
