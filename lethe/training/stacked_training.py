@@ -4,8 +4,8 @@ Same seeds, same order of images and same arithmetic as the plain loop, up to th
 gradients of perceptrons are written out: recording operations in order to find them takes longer than they do.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,8 @@ from lethe.training.trainer import OnEpoch, State, TrainingJob, split_batches, u
 ENSEMBLE_SIZE = 64  # always this many side by side, so that a model's bits do not depend on its company
 GROUPED_PIXELS = 256
 STACKED_BYTES = 16 * 2**20
+
+TakeStep = Callable[[Tensor, Tensor, float], None]  # images [models, batch, C, H, W], shares [models, batch, classes]
 
 
 def can_stack(job: TrainingJob) -> bool:
@@ -60,20 +62,15 @@ def train_stacked(job: TrainingJob, seeds: Sequence[int], *, on_epoch: OnEpoch |
 
 def _train_ensemble(job: TrainingJob, seeds: Sequence[int], *, on_epoch: OnEpoch | None, n_wanted: int) -> State:
     state = _stacked_start(job, seeds)
-    optimizer = make_optimizer(job.recipe, state.values())
     generators = [torch_generator(seed) for seed in seeds]
-    backward = _mlp_backward if job.network["name"] == "mlp" else _small_cnn_backward
+    take_step = (_mlp_steps if job.network["name"] == "mlp" else _small_cnn_steps)(state, job.recipe)
     targets, weights = _targets(job)
     for epoch in range(job.recipe.epochs):
         orders = torch.stack([torch.randperm(len(job.labels), generator=generator) for generator in generators])
         for number, batch in enumerate(split_batches(orders, job.recipe.batch_size)):
             step = epoch * job.steps_per_epoch + number
             rate = learning_rate(job.recipe, step=step, steps_per_epoch=job.steps_per_epoch)
-            set_learning_rate(optimizer, rate)
-            shares = targets[batch] / weights[batch].sum(dim=1).view(-1, 1, 1)
-            optimizer.zero_grad(set_to_none=True)
-            backward(state, job.images.images[batch], shares)
-            optimizer.step()
+            take_step(job.images.images[batch], targets[batch] / weights[batch].sum(dim=1).view(-1, 1, 1), rate)
         if on_epoch:
             on_epoch(n_wanted)
     return {name: parameter.detach() for name, parameter in state.items()}
@@ -94,27 +91,53 @@ def _targets(job: TrainingJob) -> tuple[Tensor, Tensor]:
     return of_classes * (labels * (1 - smoothing) + smoothing / job.n_classes), of_classes[job.labels]
 
 
-@torch.no_grad()
-def _mlp_backward(state: dict[str, nn.Parameter], images: Tensor, shares: Tensor) -> None:
-    """Set the gradients of the models: of images [models, batch, C, H, W] with shares [models, batch, classes]."""
+def _mlp_steps(state: dict[str, nn.Parameter], recipe: Training) -> TakeStep:
+    """Return what takes one step of the models. SGD's momentum is where the products of the gradients are summed."""
     layers = [name.removesuffix(".weight") for name in state if name.endswith(".weight")]
-    inputs = [images.flatten(2)]
-    for layer in layers[:-1]:
-        inputs.append(_linear(state, layer, inputs[-1]).relu_())
-    probabilities = _linear(state, layers[-1], inputs[-1]).softmax(dim=2)
-    error = probabilities.mul_(shares.sum(dim=2, keepdim=True)).sub_(shares)
-    for layer, x in zip(reversed(layers), reversed(inputs), strict=True):
-        weight, bias = state[f"{layer}.weight"], state[f"{layer}.bias"]
-        weight.grad, bias.grad = torch.bmm(error.transpose(1, 2), x), error.sum(dim=1)
-        if layer != layers[0]:
-            error = torch.bmm(error, weight).mul_(x > 0)
+    optimizer = None if recipe.optimizer == "sgd" else make_optimizer(recipe, state.values())
+    momentum = 0.0 if optimizer else recipe.momentum
+    for parameter in state.values():
+        parameter.grad = torch.zeros_like(parameter)
+
+    @torch.no_grad()
+    def take_step(images: Tensor, shares: Tensor, rate: float) -> None:
+        inputs = [images.flatten(2)]
+        for layer in layers[:-1]:
+            inputs.append(_linear(state, layer, inputs[-1]).relu_())
+        probabilities = _linear(state, layers[-1], inputs[-1]).softmax(dim=2)
+        error = probabilities.mul_(shares.sum(dim=2, keepdim=True)).sub_(shares)
+        for layer, x in zip(reversed(layers), reversed(inputs), strict=True):
+            weight, bias = state[f"{layer}.weight"], state[f"{layer}.bias"]
+            cast(Tensor, weight.grad).baddbmm_(error.transpose(1, 2), x, beta=momentum)
+            cast(Tensor, bias.grad).mul_(momentum).add_(error.sum(dim=1))
+            if layer != layers[0]:
+                error = torch.bmm(error, weight).mul_(x.sign())  # x: of ReLU, 0 or above
+        if optimizer:
+            set_learning_rate(optimizer, rate)
+            optimizer.step()
+            return
+        for parameter in state.values():
+            gradient = cast(Tensor, parameter.grad)
+            if recipe.weight_decay:
+                gradient.add_(parameter, alpha=recipe.weight_decay)
+            parameter.add_(gradient, alpha=-rate)
+
+    return take_step
 
 
-def _small_cnn_backward(state: dict[str, nn.Parameter], images: Tensor, shares: Tensor) -> None:
-    """Set the same gradients of a small CNN."""
-    logits = _small_cnn_forward(state, images)
-    loss = functional.cross_entropy(logits.flatten(0, 1), shares.flatten(0, 1), reduction="sum")
-    loss.backward()  # type: ignore[no-untyped-call]
+def _small_cnn_steps(state: dict[str, nn.Parameter], recipe: Training) -> TakeStep:
+    """Return what takes one step of small CNNs."""
+    optimizer = make_optimizer(recipe, state.values())
+
+    def take_step(images: Tensor, shares: Tensor, rate: float) -> None:
+        set_learning_rate(optimizer, rate)
+        optimizer.zero_grad(set_to_none=True)
+        logits = _small_cnn_forward(state, images)
+        loss = functional.cross_entropy(logits.flatten(0, 1), shares.flatten(0, 1), reduction="sum")
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+    return take_step
 
 
 def _small_cnn_forward(state: dict[str, nn.Parameter], images: Tensor) -> Tensor:
