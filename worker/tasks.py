@@ -121,9 +121,11 @@ def prepare_split(split_id: str) -> bool:
 
 @app.task(name=PREPARE_SHARD)
 def prepare_shard() -> bool:
-    """Claim the next shard of models and train it. Whoever has made one looks for the next."""
+    """Finish a public split, or claim and train the next shard of models. Whoever has made one looks for the next."""
     with _heard_of():
-        made = not graceful_shutdown.is_asked() and train_shard_job.make_shard(get_context())
+        made = not graceful_shutdown.is_asked() and (
+            prepare_split_job.finish_public(get_context()) or train_shard_job.make_shard(get_context())
+        )
     if made:
         send(PREPARE_SHARD)
     return made

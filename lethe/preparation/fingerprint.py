@@ -3,6 +3,7 @@
 import hashlib
 import json
 import platform
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -77,15 +78,13 @@ def maker(competition: CompetitionFile, visibility: Visibility, *, device: str) 
 
 
 def library_versions() -> dict[str, str]:
-    import sklearn  # noqa: PLC0415 - with torchvision three seconds, which a worker that only runs entries need not pay
-    import torchvision  # noqa: PLC0415
-
+    """Return what is installed. scikit-learn and torchvision take seconds to import, and often nothing else does."""
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "torchvision": torchvision.__version__,
+        "torchvision": metadata.version("torchvision"),
         "numpy": np.__version__,
-        "scikit-learn": sklearn.__version__,
+        "scikit-learn": metadata.version("scikit-learn"),
         "safetensors": safetensors.__version__,
         "machine": platform.machine(),
     }

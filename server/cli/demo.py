@@ -31,6 +31,7 @@ EXAMPLES = Path(server.__file__).parents[1] / "examples"
 SLUG = "digits"
 OPEN_FOR = timedelta(days=30)
 ENDED_EARLIER = ("closed", "provisional", "final", "archived")
+LOOK_EVERY_S = 1.0  # each look costs the server some milliseconds of the processors that compute
 ENDS = ("scored", "failed", "cancelled")
 # Steps of the bar, each with the seconds that it took on two cores: it guesses by them until it has seen some.
 PREPARE, EVALUATE, BASELINES = "prepare the public split", "evaluate the submissions", "evaluate the baselines"
@@ -137,7 +138,7 @@ def _prepare(organiser: LetheClient, progress: OverallProgress) -> None:
             raise InvalidCompetitionFile(f"the {failed[0]['visibility']} split: {failed[0]['error']}")
         if competition["state"] not in ("draft", "preparing"):
             break
-        time.sleep(0.3)
+        time.sleep(LOOK_EVERY_S)
     organiser.open(SLUG)
 
 
@@ -156,7 +157,7 @@ def _compete(settings: Settings, instance: RunningInstance, organiser: LetheClie
         progress.show(EVALUATE, *_so_far(known))
         if all(submission is not None and submission["stage"] in ENDS for submission in known.values()):
             break
-        time.sleep(0.5)
+        time.sleep(LOOK_EVERY_S)
 
 
 def _wait_for_baselines(organiser: LetheClient, progress: OverallProgress) -> None:
@@ -165,7 +166,7 @@ def _wait_for_baselines(organiser: LetheClient, progress: OverallProgress) -> No
         progress.show(BASELINES, *_so_far(known))
         if all(submission is not None and submission["stage"] in ENDS for submission in known.values()):
             break
-        time.sleep(0.5)
+        time.sleep(LOOK_EVERY_S)
 
 
 def _baselines(organiser: LetheClient) -> dict[str, JsonObject | None]:

@@ -92,6 +92,14 @@ def claim(session: Session, split_id: str, *, lease_s: float, device: str = "cpu
     )
 
 
+def public_split_to_finish(session: Session, *, device: str) -> str | None:
+    """Return a public split whose shards are all made and which nobody finishes: its competition waits for no more."""
+    divided = exists().where(ModelShard.split_id == Split.id)
+    public = (Split.visibility == Visibility.PUBLIC.value) & (Split.device == device)
+    wanted = is_unclaimed(clock(session)) & public & divided
+    return session.scalars(select(Split.id).where(wanted).limit(1)).first()
+
+
 def heartbeat(session: Session, work: SplitWork, *, lease_s: float, stage: str, progress: float) -> bool:
     """Say that the worker lives and how far it is. Return False if the work is no longer its own."""
     return SPLITS.hold(session, work.split_id, work.attempt, lease_s=lease_s, stage=stage[:80], progress=progress)

@@ -172,6 +172,13 @@ def prepare(context: WorkerContext, split_id: str) -> bool:
     return True
 
 
+def finish_public(context: WorkerContext) -> bool:
+    """Finish a public split whose models are all made, before anybody makes those of a private one."""
+    with context.database.read() as session:
+        split_id = split_leases.public_split_to_finish(session, device=context.settings.worker_device)
+    return split_id is not None and prepare(context, split_id)
+
+
 def present_turns(context: WorkerContext, session: Session) -> PreparationTurns | None:
     """Return whose preparations this worker may go on with now, None if its host is cordoned."""
     if registration.reason(session, context.facts.name):

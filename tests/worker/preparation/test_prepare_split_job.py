@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -42,6 +42,7 @@ from server.models.model_shard import ModelShard, ModelShardState
 from server.models.submission import Submission
 from server.storage import Storage
 from tests.lethe.conftest import competition
+from worker import tasks
 from worker.host import graceful_shutdown
 from worker.host.worker_info import worker_facts
 from worker.preparation import prepare_split_job
@@ -133,9 +134,9 @@ def test_shards_of_one_host_give_what_one_job_gives(database: Database, host: Ho
     assert not prepare_split_job.prepare(context, split_id)  # its shards come first
     made = 0
     while make_shard(context):
+        assert prepare_split_job.finish_public(context) == (made == 5)
         made += 1
     assert made == 6
-    assert prepare_split_job.prepare(context, split_id)
     split = get_split(database)
     assert (split.state, split.progress, split.device) == (SplitState.READY, 1.0, "cpu")
     assert split.retraining == RetrainingCost(2.0, cpu_s=1.5, start_cpu_s=0.02)
@@ -386,6 +387,20 @@ def test_killed_workers_models_resume_at_their_epoch(database, host, tmp_path, m
         pass
     assert prepare_split_job.prepare(context, split_id)
     assert content(tmp_path / "storage/splits/small/public") == alone(competition(**CNN), tmp_path / "alone")
+
+
+@pytest.mark.parametrize("shown", list(Visibility))
+def test_whoever_asks_for_a_shard_finishes_a_public_split_first(database, host, monkeypatch, shown):
+    split_id, context = begin(database, competition()), host()
+    assert prepare_split_job.prepare(context, split_id)
+    while make_shard(context):
+        pass
+    with database.write() as session:
+        session.get_one(Split, split_id).visibility = shown.value
+    monkeypatch.setattr(tasks, "get_context", lambda: context)
+    monkeypatch.setattr(tasks, "send", lambda *_: None)
+    monkeypatch.setattr(tasks, "_heard_of", nullcontext)
+    assert tasks.prepare_shard() == (shown == Visibility.PUBLIC)
 
 
 def test_untrained_model_stops_the_preparation_and_is_named(database, host, monkeypatch):
