@@ -47,6 +47,7 @@ class Told:
     good: tuple[RunResult, RunResult, RunResult]  # at first, after another run, in the new zygote
     broken: RunResult
     left: list[Path]  # of what was shown
+    other: tuple[bool, bool]  # of a sandbox on other data: it has the first one's template; that one is closed
 
 
 @pytest.fixture(scope="module")
@@ -79,14 +80,22 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
         threading.Timer(0.5, sandbox._link._process.send, [signal.SIGKILL]).start()
         broken = _run(sandbox, waits)
         again = _run(sandbox, good), _run(sandbox, mounts)
+        template = sandbox._link._template
+        other = context.sandbox(write_split(home / "other"), TEST_POLICY)
+        assert other._link is not None
+        same = other._link._template is template, sandbox._link is None
     finally:
         context.close()
     results = (first[1], again[1]), (first[0], after, again[0])
-    return Told(home, data_dir, is_linked, *results, broken, list(shown.iterdir()))
+    return Told(home, data_dir, is_linked, *results, broken, list(shown.iterdir()), same)
 
 
 def _run(sandbox: Sandbox, code: Path) -> RunResult:
     return sandbox.run(RunRequest(code_dir=code, seed=11, kind="sample"))
+
+
+def test_sandbox_on_other_data_starts_from_the_same_template(told):
+    assert told.other == (True, True)
 
 
 def test_mounts_of_every_zygote_have_the_same_names_which_reveal_nothing(told: Told) -> None:
