@@ -15,7 +15,7 @@ from lethe.evaluation.shard_outputs import RunOutputs, ShardOutputs
 from lethe.preparation.public_sample import with_sample_recipe
 from lethe.preparation.task_kinds import task_preparation
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
-from lethe.training.trainer import Job, State, train_model
+from lethe.training.trainer import Job, State
 
 CHECKPOINT_BYTES = 32 << 20  # of all checkpoints in a kit together; one is there in any case
 
@@ -41,21 +41,21 @@ def retrain_on_sample(sample_dir: Path, competition: CompetitionFile, *, device:
     job = task.make_job(sample_dir.parent, with_sample_recipe(competition), network, [retain], device=device)
     evaluator = sample_evaluator(sample_dir)
     n_kept = max(1, CHECKPOINT_BYTES // n_bytes)
+    n_models = kit_models(competition.n_models, network_bytes=n_bytes)
     outputs: list[RunOutputs] = []
-    states: list[State] = []
-    for index in range(kit_models(competition.n_models, network_bytes=n_bytes)):
-        state = {
-            name: value.cpu() for name, value in train_model(job, derive_seed(competition.slug, "kit", index)).items()
-        }
-        outputs.append(evaluator.evaluate_state(state))
-        if len(states) < n_kept:
-            states.append(state)
+    kept: tuple[State, ...] = ()
+    for start in range(0, n_models, n_kept):
+        indices = range(start, min(start + n_kept, n_models))
+        trained = task.train_models(job, {index: derive_seed(competition.slug, "kit", index) for index in indices})
+        states = [{name: values[place] for name, values in trained.items()} for place in range(len(indices))]
+        outputs += [evaluator.evaluate_state(state) for state in states]
+        kept = kept or tuple(states)
     finetuned = None
     if competition.task.kind == "image-classification":
-        seeds = [derive_seed(competition.slug, "kit-finetuned", index) for index in range(len(outputs))]
+        again = [derive_seed(competition.slug, "kit-finetuned", index) for index in range(n_models)]
         original = read_tensors(sample_dir / ORIGINAL_MODEL)
-        finetuned = _stacked([evaluator.evaluate_state(_finetuned(job, original, seed)) for seed in seeds])
-    return SampleModels(_stacked(outputs), tuple(states), finetuned)
+        finetuned = _stacked([evaluator.evaluate_state(_finetuned(job, original, seed)) for seed in again])
+    return SampleModels(_stacked(outputs), kept, finetuned)
 
 
 def _finetuned(job: Job, original: State, seed: int) -> State:
