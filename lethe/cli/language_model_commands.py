@@ -119,9 +119,9 @@ def evaluate_language_models(
 
     file: for the JSON, in place of standard output. logs: for the first folder's results in open-unlearning's form; its
     summary goes beside it. attacks: names; attack_lr: the learning rate of those that train. metrics: names of those
-    that are kept. Where there is a file, what is done lies beside it until the end, and a second call goes on from
-    there. Exit status 4 if some folders could not be evaluated, 3 if the outputs of a model are not finite: then
-    nothing is attacked.
+    that are computed and shown; the JSON also has what they are made of. Where there is a file, what is done lies
+    beside it until the end, and a second call goes on from there. Exit status 4 if some folders could not be evaluated,
+    3 if the outputs of a model are not finite: then nothing is attacked.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from lethe.huggingface.attacks import require_attack
@@ -163,7 +163,7 @@ def evaluate_language_models(
     if as_json:
         write_json(found.as_json(), file)
     if not as_json or file is not None:
-        _print_table(found)
+        _print_table(found, metrics)
     if logs is not None:
         _write_logs(found, logs)
     errors = {folder: each.error for folder, each in zip(found.folders, found.results, strict=True) if each.error}
@@ -206,7 +206,9 @@ def _evaluate(
             retain_logs=retain_logs,
             original=original,
             metrics=metrics,
-            on_progress=_counted(progress, "evaluating", task.n_sequences * n_models, "sequences"),
+            on_progress=_counted(
+                progress, "evaluating", task.n_sequences * n_models, "sequences", is_most=metrics is not None
+            ),
             kept=kept,
             on_part=on_part,
         )
@@ -220,14 +222,16 @@ def _be_quiet() -> None:
     quiet.set_verbosity_error()
 
 
-def _counted(progress: OverallProgress, step: str, total: int, what: str) -> Callable[[int], None]:
-    """Return what counts parts of a step that are done."""
+def _counted(
+    progress: OverallProgress, step: str, total: int, what: str, *, is_most: bool = False
+) -> Callable[[int], None]:
+    """Return what counts parts of a step that are done. is_most: there may be fewer than `total`."""
     done = 0
 
     def count(n: int) -> None:
         nonlocal done
         done = min(done + n, total)
-        progress.show(step, done / max(total, 1), f"{done} of {total} {what}")
+        progress.show(step, done / max(total, 1), f"{done} of {'at most ' if is_most else ''}{total} {what}")
 
     return count
 
@@ -273,20 +277,21 @@ def _print_attacks(found: "FolderEvaluation") -> None:
     Console().print(table)
 
 
-def _print_table(found: "FolderEvaluation") -> None:
+def _print_table(found: "FolderEvaluation", metrics: Sequence[str] | None) -> None:
     console = Console()
     retain = found.reference
     original = found.original.values() if found.original else {}
     beside = [*([RETAIN] if retain else []), *([ORIGINAL] if original else [])]
     table = Table("metric", *(Path(folder).name for folder in found.folders), *beside)
-    for name in found.first.metrics:
+    shown = {name: metric for name, metric in found.first.metrics.items() if name in (metrics or found.first.metrics)}
+    for name in shown:
         values = [result.values().get(name) for result in found.results]
         values += [retain.value(name)] if retain else []
         table.add_row(name, *map(_number, values), *([_number(original[name])] if original else []))
     console.print(table)
     remarks = {
         f"{name}: not computed: {metric.reason}"
-        for name, metric in found.first.metrics.items()
+        for name, metric in shown.items()
         if metric.value is None and found.first.is_finite
     }
     remarks |= {

@@ -1,6 +1,6 @@
 """Sets of encoded answers, and the metrics that several tasks take from them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,27 +46,30 @@ def scored_groups(model: LanguageModel, groups: Sequence[Sequence[Encoded]]) -> 
     return ScoredAnswers(answers, score_answers(model, answers), (len(groups), len(groups[0])))
 
 
-def memorization_metrics(forget: TokenScores) -> dict[str, MetricValue]:
-    return {
-        "exact_memorization": over_examples(memorization.exact_memorization(forget)),
-        "extraction_strength": over_examples(memorization.extraction_strength(forget)),
-    }
+def define_memorization(model: LanguageModel, forget: Callable[[], ScoredAnswers]) -> None:
+    """Define the shares of the forget set that are memorised. forget: is called once per metric."""
+    model.define("exact_memorization", lambda: over_examples(memorization.exact_memorization(forget().scores)))
+    model.define("extraction_strength", lambda: over_examples(memorization.extraction_strength(forget().scores)))
 
 
-def membership_metrics(
-    model: LanguageModel, forget: ScoredAnswers, holdout: ScoredAnswers, reference: Reference | None
-) -> dict[str, MetricValue]:
-    """Return the six attacks on the forget set and the privacy leakage of the third."""
-    sides = (forget, holdout)
-    found = {
-        "mia_loss": _attack(*(side.scores.loss for side in sides)),
-        "mia_zlib": _attack(*(membership.zlib_score(model, side.scores, side.answers) for side in sides)),
-        "mia_min_k": _attack(*(membership.min_k(side.scores) for side in sides)),
-        "mia_min_k_plus_plus": _attack(*(membership.min_k_plus_plus(side.scores) for side in sides)),
-        "mia_gradnorm": _attack(*(membership.gradient_norms(model, side.answers) for side in sides)),
-        "mia_reference": _reference_attack(sides, reference),
-    }
-    return {**found, "privleak": _privacy_leakage(found["mia_min_k"], reference)}
+def define_membership(
+    model: LanguageModel,
+    forget: Callable[[], ScoredAnswers],
+    holdout: Callable[[], ScoredAnswers],
+    reference: Reference | None,
+) -> None:
+    """Define the six attacks on the forget set and the privacy leakage of the third."""
+
+    def define(name: str, score: Callable[[ScoredAnswers], Floats]) -> None:
+        model.define(name, lambda: _attack(score(forget()), score(holdout())))
+
+    define("mia_loss", lambda side: side.scores.loss)
+    define("mia_zlib", lambda side: membership.zlib_score(model, side.scores, side.answers))
+    define("mia_min_k", lambda side: membership.min_k(side.scores))
+    define("mia_min_k_plus_plus", lambda side: membership.min_k_plus_plus(side.scores))
+    define("mia_gradnorm", lambda side: membership.gradient_norms(model, side.answers))
+    model.define("mia_reference", lambda: _reference_attack(forget, holdout, reference))
+    model.define("privleak", lambda: _privacy_leakage(model.metric("mia_min_k"), reference))
 
 
 def rouge_metric(texts: Sequence[GeneratedText], *, recall: bool) -> MetricValue:
@@ -88,9 +91,12 @@ def _attack(forget: Floats, holdout: Floats) -> MetricValue:
     return MetricValue(membership.area_under_curve(forget, holdout), sides=sides)
 
 
-def _reference_attack(sides: Sequence[ScoredAnswers], reference: Reference | None) -> MetricValue:
+def _reference_attack(
+    forget: Callable[[], ScoredAnswers], holdout: Callable[[], ScoredAnswers], reference: Reference | None
+) -> MetricValue:
     if reference is None or reference.model is None:
         return MetricValue(None, reason="compares with a reference model: give --retain DIR")
+    sides = (forget(), holdout())
     return _attack(*(side.scores.loss - score_answers(reference.model, side.answers).loss for side in sides))
 
 

@@ -11,7 +11,7 @@ import lethe
 from lethe.errors import AppError
 from lethe.huggingface.attacks import AttackResult, AttackSettings, QuestionSets, attack_folders
 from lethe.huggingface.errors import InvalidModelFolder, InvalidTaskData
-from lethe.huggingface.kept_results import KeptResults, Metrics, Parts, fingerprint
+from lethe.huggingface.kept_results import KeptResults, Metrics, ModelMetrics, fingerprint, require_known
 from lethe.huggingface.model_folder import LanguageModel, base_and_adapter, load_language_model
 from lethe.huggingface.reference import Reference, read_logs
 from lethe.huggingface.results import NOT_FINITE, TaskResult
@@ -94,10 +94,11 @@ def evaluate_folders(
     """Return the metrics of every folder's model, one model in memory at a time beside the retain model.
 
     retain: a folder, evaluated first. retain_logs: its EVAL.json, in place of the folder. original: the folder of the
-    model before unlearning. metrics: names of those that are kept, None for all. A model whose outputs are not finite
-    has no values. kept: what is done is written there, and what is found there is not computed again. on_part: called
-    with what is known so far, after every part of a folder's metrics. Of several folders, one that cannot be evaluated
-    has an `error` in place of metrics. Raises InvalidModelFolder or InvalidTaskData, as where no folder can.
+    model before unlearning. metrics: names of those that are computed with what they are made of, None for all. A model
+    whose outputs are not finite has no values. kept: what is done is written there, and what is found there is not
+    computed again. on_part: called with what is known so far, after every metric of a folder. Of several folders, one
+    that cannot be evaluated has an `error` in place of metrics. Raises InvalidModelFolder or InvalidTaskData, as where
+    no folder can.
     """
     if retain is not None and retain_logs is not None:
         raise InvalidTaskData("give the retain model's folder or its logs, not both")
@@ -105,30 +106,33 @@ def evaluate_folders(
         raise InvalidTaskData(f"{len(folders)} folders for {len(task.series)} forget sets; allowed is one for each")
     settings = settings or LoadSettings()
     if metrics is not None and task.metrics:
-        _known(metrics, task.metrics)
+        require_known(metrics, task.metrics)
 
     def load(folder: Path, on_progress: Callable[[int], None] = lambda _: None) -> LanguageModel:
         return load_language_model(folder, dtype=settings.dtype, device=settings.device, on_progress=on_progress)
 
-    def parts_of(folder: Path, key: Mapping[str, Any], on_metrics: Callable[[Metrics], None] = lambda _: None) -> Parts:
+    def begin(
+        folder: Path, key: Mapping[str, Any], on_metric: Callable[[Metrics], None] = lambda _: None
+    ) -> ModelMetrics:
         own = {**key, "folder": fingerprint(base_and_adapter(folder))} if kept else key
-        return Parts(kept, own, on_progress, on_metrics)
+        return ModelMetrics(metrics, kept, own, on_progress, on_metric)
 
-    def evaluated(evaluate: Evaluate, folder: Path, reference: Reference | None, parts: Parts) -> TaskResult:
-        found = parts.result()
+    def evaluated(evaluate: Evaluate, folder: Path, reference: Reference | None, begun: ModelMetrics) -> TaskResult:
+        found = begun.result()
         if found is None:
-            model = replace(load(folder, parts.count), parts=parts)
+            model = replace(load(folder, begun.count), evaluated=begun)
             found = evaluate(model, reference)
             found = found.without_values() if model.not_finite else found
-            parts.keep(found)
-        return found if metrics is None else found.only(_known(metrics, found.metrics))
+            begun.keep(found)
+        require_known(metrics or (), found.metrics)
+        return found
 
     reference = read_logs(retain_logs) if retain_logs is not None else None
     if retain is not None:
-        reference = _reference(retain, task, parts_of(retain, {"is": "retain"}), load)
+        reference = _reference(retain, task, begin(retain, {"is": "retain"}), load)
     before = None
     if original is not None:
-        before = evaluated(task.evaluate, original, reference, parts_of(original, {"step": 0}))
+        before = evaluated(task.evaluate, original, reference, begin(original, {"step": 0}))
     each = task.series or (task.evaluate,) * len(folders)
     names, is_series = tuple(map(str, folders)), bool(task.series)
     results: list[TaskResult] = []
@@ -140,13 +144,13 @@ def evaluate_folders(
 
     for number, (evaluate, folder) in enumerate(zip(each[: len(folders)], folders, strict=True), start=1):
 
-        def on_metrics(found: Metrics) -> None:
+        def on_metric(found: Metrics) -> None:
             values = {name: each for name, each in found.items() if each.value is not None}
             on_part(so_far([TaskResult(task.name, values)]))
 
         try:
-            parts = parts_of(folder, {"step": number if is_series else 0}, on_metrics)
-            results.append(evaluated(evaluate, folder, reference, parts))
+            begun = begin(folder, {"step": number if is_series else 0}, on_metric)
+            results.append(evaluated(evaluate, folder, reference, begun))
         except AppError as error:
             errors.append(error)
             results.append(TaskResult(task.name, {}, error=error.detail))
@@ -156,15 +160,17 @@ def evaluate_folders(
     return so_far()
 
 
-def _reference(retain: Path, task: EvaluationTask, parts: Parts, load: Callable[..., LanguageModel]) -> Reference:
+def _reference(
+    retain: Path, task: EvaluationTask, begun: ModelMetrics, load: Callable[..., LanguageModel]
+) -> Reference:
     """Return what a retain model gives. Its results are its own, so that they serve other folders too."""
-    found = parts.result()
+    found = begun.result()
     if found is None:
-        model = replace(load(retain, parts.count), parts=parts)
+        model = replace(load(retain, begun.count), evaluated=begun)
         found = task.evaluate(model, None)
         if model.not_finite:
             raise InvalidModelFolder(f"{retain} cannot be what others are compared with: {NOT_FINITE}")
-        parts.keep(found)
+        begun.keep(found)
         silent = replace(model, on_progress=lambda _: None)  # what others read by it is not counted
         return Reference(found.metrics, lambda: silent)
     return Reference(found.metrics, lambda: load(retain))
@@ -182,13 +188,6 @@ def keep_results(
         "versions": {"lethe": lethe.__version__, **versions()},
     }
     return KeptResults(folder, inputs)
-
-
-def _known(names: Collection[str], known: Collection[str]) -> Collection[str]:
-    """Return the names. Raises InvalidTaskData for one that is no metric of the task."""
-    if unknown := [name for name in names if name not in known]:
-        raise InvalidTaskData(f"the task has no metric {unknown[0]!r}; allowed are {', '.join(sorted(known))}")
-    return names
 
 
 def attack_all(

@@ -10,7 +10,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +28,6 @@ from lethe.huggingface.results import MetricValue, over_examples
 WEIGHTS = {2: 2 / 3, 3: 4 / 3}
 MAX_TOKENS = 512
 _WORD = re.compile(r"\w+|[^\w\s]")
-
-
-def fluency_metrics(
-    name: str, questions: Sequence[str], texts: Sequence[str], *, reference: Reference | None
-) -> dict[str, MetricValue]:
-    """Return entropy and perplexity of the answers to some questions, under names that begin with `name`."""
-    entropies = np.array([n_gram_entropy(text) for text in texts])
-    return {
-        f"{name}_fluency_entropy": over_examples(entropies),
-        f"{name}_fluency_perplexity": _perplexity(questions, texts, reference),
-    }
 
 
 def n_gram_entropy(text: str) -> float:
@@ -69,12 +58,15 @@ def clean_text(folder: Path, texts: Sequence[str], *, device: str) -> MetricValu
     return over_examples(scores, generation=list(texts))
 
 
-def _perplexity(questions: Sequence[str], texts: Sequence[str], reference: Reference | None) -> MetricValue:
+def perplexity(
+    questions: Sequence[str], texts: Callable[[], Sequence[str]], reference: Reference | None
+) -> MetricValue:
+    """Return the perplexity of answers to questions under the retain model; `texts` is called where there is one."""
     if reference is None or reference.model is None:
         return MetricValue(None, reason="needs the model that reads the texts: give --retain DIR")
     model = reference.model
     prompts = PromptFormat.of(model)
-    answers = [encode_answer(model, prompts, question, text) for question, text in zip(questions, texts, strict=True)]
+    answers = [encode_answer(model, prompts, question, text) for question, text in zip(questions, texts(), strict=True)]
     losses = score_answers(model, answers).loss
     return MetricValue(float(np.exp(losses.mean())), {"avg_loss": losses})
 

@@ -45,6 +45,11 @@ def evaluate_harness_tasks(model: LanguageModel, folder: Path, names: list[str])
 
     Data files' paths are relative to the folder. Raises InvalidTaskData for what `lm_eval` cannot read or run.
     """
+    wanted = model.evaluated.wanted
+    if wanted is not None:  # metrics' names are known afterwards
+        names = [name for name in names if any(each.startswith(f"{name}_") for each in wanted)]
+    if not names:
+        raise InvalidTaskData(f"no task has a metric {', '.join(wanted or ())}; metrics are named TASK_METRIC")
     with _offline():
         manager = _manager(folder)
         from lm_eval import simple_evaluate  # noqa: PLC0415 - seconds that other tasks need not pay

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from lethe.data.files import write_text
+from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.results import MetricValue, TaskResult
 
 Metrics = dict[str, MetricValue]
-RESULT = "result"  # the part that is all of them, with notes
 
 
 @dataclass(frozen=True)
@@ -53,65 +53,110 @@ def fingerprint(paths: Collection[Path | None]) -> list[list[str | int]]:
 
 
 @dataclass
-class Parts:
-    """The parts of one model's evaluation: some metrics each. key: what they depend on besides `kept.inputs`.
+class _Computation:
+    """A metric that is being computed: what it asked for, and the sequences that were read or written for it alone."""
 
-    on_progress: called with numbers of sequences, also of a part that was kept. on_part: with all metrics so far.
+    n_sequences: int = 0
+    needs: list[str] = field(default_factory=list)
+
+
+@dataclass
+class ModelMetrics:
+    """The metrics of one model: how each is computed, and those that are, with what they are made of.
+
+    wanted: the names of those that are asked for, None for all. kept: where each is written when it is computed. key:
+    what they depend on besides `kept.inputs`. on_progress: called with numbers of sequences, also of a metric that was
+    kept. on_metric: called with all so far.
     """
 
+    wanted: Collection[str] | None = None
     kept: KeptResults | None = None
     key: Mapping[str, Any] = field(default_factory=dict)
     on_progress: Callable[[int], None] = lambda _: None
-    on_part: Callable[[Metrics], None] = lambda _: None
-    metrics: Metrics = field(default_factory=dict)
+    on_metric: Callable[[Metrics], None] = lambda _: None
+    _defined: dict[str, Callable[[], MetricValue]] = field(default_factory=dict)
+    _inner: set[str] = field(default_factory=set)
+    _computed: Metrics = field(default_factory=dict)
+    _begun: list[_Computation] = field(default_factory=lambda: [_Computation()])
     _n_sequences: int = 0
 
     def count(self, n: int) -> None:
         self._n_sequences += n
+        self._begun[-1].n_sequences += n
         self.on_progress(n)
 
-    def get(self, name: str, compute: Callable[[], Metrics], *, may_keep: Callable[[], bool]) -> Metrics:
-        """Return the metrics of a part: kept ones, else computed ones, which are kept where they may be."""
-        before = self._n_sequences
-        found = None if self.kept is None else self.kept.read(self._key(name))
-        if found is not None:
-            metrics = _metrics(found["metrics"])
-            self.count(found["n_sequences"])
-        else:
-            metrics = compute()
-            if self.kept is not None and may_keep():
-                value = {"metrics": _as_json(metrics), "n_sequences": self._n_sequences - before}
-                self.kept.write(self._key(name), value)
-        self.metrics |= metrics
-        if may_keep():
-            self.on_part(self.metrics)
-        return metrics
+    def define(self, name: str, compute: Callable[[], MetricValue], *, is_inner: bool) -> None:
+        self._defined[name] = compute
+        if is_inner:
+            self._inner.add(name)
+
+    def get(self, name: str, *, may_keep: Callable[[], bool]) -> MetricValue:
+        """Return a metric: one that is known, else a kept one, else a computed one, which is kept where it may be."""
+        self._begun[-1].needs.append(name)
+        if name not in self._computed:
+            found = None if self.kept is None else self.kept.read(self._key(name))
+            self._begun.append(_Computation())
+            try:
+                if found is not None:
+                    for needed in found["needs"]:
+                        self.get(needed, may_keep=may_keep)
+                    metric = _metric(found["metric"])
+                    self.count(found["n_sequences"])
+                else:
+                    metric = self._defined[name]()
+            finally:
+                own = self._begun.pop()
+            if found is None and self.kept is not None and may_keep():
+                self.kept.write(self._key(name), {"metric": _as_json(metric), **vars(own)})
+            self._computed[name] = metric
+            if may_keep():
+                self.on_metric(self.shown())
+        return self._computed[name]
+
+    def shown(self) -> Metrics:
+        """Return what is computed, in the order of the definitions."""
+        return {name: self._computed[name] for name in self._defined if name in self._computed.keys() - self._inner}
+
+    def compute(self, *, may_keep: Callable[[], bool]) -> Metrics:
+        """Return the metrics that are asked for, and what they are made of."""
+        every = [name for name in self._defined if name not in self._inner]
+        for name in every if self.wanted is None else require_known(self.wanted, every):
+            self.get(name, may_keep=may_keep)
+        return self.shown()
 
     def result(self) -> TaskResult | None:
         """Return the result that was kept, None if the evaluation was not finished."""
-        found = None if self.kept is None else self.kept.read(self._key(RESULT))
+        found = None if self.kept is None else self.kept.read(self._result_key())
         if found is None:
             return None
         self.count(found["n_sequences"])
-        return TaskResult(found["task"], _metrics(found["metrics"]), tuple(found["notes"]), found["is_finite"])
+        metrics = {name: _metric(each) for name, each in found["metrics"].items()}
+        return TaskResult(found["task"], metrics, tuple(found["notes"]), found["is_finite"])
 
     def keep(self, result: TaskResult) -> None:
         if self.kept is not None:
-            value = {**vars(result), "metrics": _as_json(result.metrics), "n_sequences": self._n_sequences}
-            self.kept.write(self._key(RESULT), value)
+            metrics = {name: _as_json(metric) for name, metric in result.metrics.items()}
+            self.kept.write(self._result_key(), {**vars(result), "metrics": metrics, "n_sequences": self._n_sequences})
 
     def _key(self, name: str) -> dict[str, Any]:
-        return {**self.key, "part": name}
+        return {**self.key, "metric": name}
+
+    def _result_key(self) -> dict[str, Any]:
+        return {**self.key, "metrics": None if self.wanted is None else sorted(self.wanted)}
 
 
-def _as_json(metrics: Mapping[str, MetricValue]) -> dict[str, Any]:
+def require_known(names: Collection[str], known: Collection[str]) -> Collection[str]:
+    """Return the names. Raises InvalidTaskData for one that is no metric of the task."""
+    if unknown := [name for name in names if name not in known]:
+        raise InvalidTaskData(f"the task has no metric {unknown[0]!r}; allowed are {', '.join(sorted(known))}")
+    return names
+
+
+def _as_json(metric: MetricValue) -> dict[str, Any]:
     return {
-        name: {
-            **vars(metric),
-            "per_example": _columns(metric.per_example),
-            "sides": {side: _columns(columns) for side, columns in metric.sides.items()},
-        }
-        for name, metric in metrics.items()
+        **vars(metric),
+        "per_example": _columns(metric.per_example),
+        "sides": {side: _columns(columns) for side, columns in metric.sides.items()},
     }
 
 
@@ -122,16 +167,9 @@ def _columns(columns: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _metrics(stored: Mapping[str, Any]) -> Metrics:
-    return {
-        name: MetricValue(
-            each["value"],
-            _read_columns(each["per_example"]),
-            {side: _read_columns(columns) for side, columns in each["sides"].items()},
-            each["reason"],
-        )
-        for name, each in stored.items()
-    }
+def _metric(stored: Mapping[str, Any]) -> MetricValue:
+    sides = {side: _read_columns(columns) for side, columns in stored["sides"].items()}
+    return MetricValue(stored["value"], _read_columns(stored["per_example"]), sides, stored["reason"])
 
 
 def _read_columns(stored: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from transformers import (
 
 from lethe.data.folder_tokenizer import load_transformers_tokenizer
 from lethe.huggingface.errors import InvalidModelFolder
-from lethe.huggingface.kept_results import Metrics, Parts
+from lethe.huggingface.kept_results import Metrics, ModelMetrics
+from lethe.huggingface.results import MetricValue
 from lethe.text_files import read_text
 
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -28,8 +29,8 @@ DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, 
 class LanguageModel:
     """A loaded model. name: as results call it. on_progress: called with each number of sequences read or written.
 
-    not_finite: holds its name once the network has given an output that is NaN or infinite. parts: what is known of its
-    evaluation.
+    not_finite: holds its name once the network has given an output that is NaN or infinite. evaluated: what is known of
+    its metrics.
     """
 
     name: str
@@ -37,14 +38,22 @@ class LanguageModel:
     tokenizer: PreTrainedTokenizerBase
     on_progress: Callable[[int], None] = lambda _: None
     not_finite: set[str] = field(default_factory=set)
-    parts: Parts = field(default_factory=Parts)
+    evaluated: ModelMetrics = field(default_factory=ModelMetrics)
 
-    def part(self, name: str, compute: Callable[[], Metrics]) -> Metrics:
-        """Return some of the metrics that an evaluation computes, kept ones where it was interrupted after them.
+    def define(self, name: str, compute: Callable[[], MetricValue], *, is_inner: bool = False) -> None:
+        """Say how a metric is computed: once, and only if it is asked for or another one needs it.
 
-        compute: is called else. The name is used once in an evaluation.
+        is_inner: it is no result of its own, but what several metrics are made of.
         """
-        return self.parts.get(name, compute, may_keep=lambda: not self.not_finite)
+        self.evaluated.define(name, compute, is_inner=is_inner)
+
+    def metric(self, name: str) -> MetricValue:
+        """Return a metric that is defined, a kept one where an evaluation was interrupted after it."""
+        return self.evaluated.get(name, may_keep=lambda: not self.not_finite)
+
+    def metrics(self) -> Metrics:
+        """Return the metrics that are asked for and those that they are made of; all where none is named."""
+        return self.evaluated.compute(may_keep=lambda: not self.not_finite)
 
     @property
     def end_id(self) -> int:
@@ -99,7 +108,9 @@ def load_language_model(
             output_loading_info=True,
             **gguf,
         )
-        if not gguf:
+        if gguf:
+            _forget_quantisation(network)
+        else:
             _require_all_weights(base, report)
         if adapter is not None:
             network = _with_adapter(network, adapter)
@@ -233,6 +244,12 @@ def _advice(folder: Path) -> str:
     if gguf := sorted(path.name for path in folder.glob("*.gguf")):
         return f"; {gguf[0]} is read only where no config.json lies beside it: put it into a folder of its own"
     return "; expected are files that `save_pretrained` wrote"
+
+
+def _forget_quantisation(network: Any) -> None:
+    """Leave no mark of a GGUF file whose weights are plain by now: a network with one cannot be saved."""
+    network.hf_quantizer, network.is_quantized = None, False
+    del network.config.quantization_config
 
 
 def _attention(config: Any) -> str:

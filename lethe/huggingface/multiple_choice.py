@@ -73,22 +73,25 @@ def require_choices(name: str, rows: list[Row]) -> list[Row]:
 def evaluate_multiple_choice(model: LanguageModel, sets: Sequence[ChoiceSet]) -> TaskResult:
     """Return the accuracy over all questions, `acc`, its standard error, and where there are several, of each file."""
 
-    def accuracy(name: str, each: ChoiceSet) -> dict[str, MetricValue]:
+    def accuracy(each: ChoiceSet) -> MetricValue:
         choices = [_choices(model, each, row) for row in each.rows]
-        return {name: over_examples(correct_choices(model, choices, each.rows))}
+        return over_examples(correct_choices(model, choices, each.rows))
 
-    per_file: dict[str, MetricValue] = {}
+    def of_all() -> MetricValue:
+        per_file = [model.metric(f"{each.name}_acc").per_example["score"] for each in sets]
+        return over_examples(np.concatenate([np.asarray(scores, np.float64) for scores in per_file]))
+
+    def error() -> MetricValue:
+        correct = np.asarray(model.metric("acc").per_example["score"], np.float64)
+        if len(correct) < 2:
+            return MetricValue(None, reason="needs two questions")
+        return MetricValue(float(correct.std(ddof=1) / np.sqrt(len(correct))))
+
+    model.define("acc", of_all)
+    model.define("acc_stderr", error)
     for each in sets:
-        name = f"{each.name}_acc"
-        per_file |= model.part(name, partial(accuracy, name, each))
-    correct = np.concatenate([np.asarray(found.per_example["score"]) for found in per_file.values()])
-    n = len(correct)
-    error = float(correct.std(ddof=1) / np.sqrt(n)) if n > 1 else None
-    metrics = {
-        "acc": over_examples(correct),
-        "acc_stderr": MetricValue(error, reason="" if n > 1 else "needs two questions"),
-    }
-    return TaskResult("wmdp", metrics | (per_file if len(sets) > 1 else {}))
+        model.define(f"{each.name}_acc", partial(accuracy, each), is_inner=len(sets) == 1)
+    return TaskResult("wmdp", model.metrics())
 
 
 def correct_choices(

@@ -3,17 +3,17 @@
 Metrics, their names and settings are those of open-unlearning (configs/eval/muse.yaml).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from lethe.huggingface.answer_sets import (
     MEMBERSHIP,
     MEMORIZATION,
     ScoredAnswers,
-    membership_metrics,
-    memorization_metrics,
+    define_membership,
+    define_memorization,
     rouge_metric,
     scored,
 )
@@ -91,21 +91,20 @@ def evaluate_muse(
         "retain": encode_questions(model, prompts, data.retain_questions, data.retain_examples),
     }
 
-    def rouge(name: str, answers: Sequence[Encoded], tokens: int, stop: Sequence[str] = ()) -> dict[str, MetricValue]:
-        return {name: rouge_metric(generate(model, answers, max_new_tokens=tokens, stop=stop), recall=False)}
+    def rouge(answers: Sequence[Encoded], tokens: int, stop: Sequence[str] = ()) -> MetricValue:
+        return rouge_metric(generate(model, answers, max_new_tokens=tokens, stop=stop), recall=False)
 
-    def passages(rows: Sequence[Row]) -> ScoredAnswers:
-        return scored(model, [encode_passage(model, row["text"]) for row in rows])
+    def passages(rows: Sequence[Row]) -> Callable[[], ScoredAnswers]:
+        return cache(lambda: scored(model, [encode_passage(model, row["text"]) for row in rows]))
 
-    metrics = model.part("memorization", lambda: memorization_metrics(scored(model, verbatim).scores))
-    metrics |= model.part("verbatim", lambda: rouge("forget_verbmem_ROUGE", verbatim, VERBATIM_TOKENS))
+    define_memorization(model, cache(lambda: scored(model, verbatim)))
+    model.define("forget_verbmem_ROUGE", lambda: rouge(verbatim, VERBATIM_TOKENS))
     for name, questions in knowledge.items():
-        metrics |= model.part(name, partial(rouge, f"{name}_knowmem_ROUGE", questions, KNOWLEDGE_TOKENS, STOP))
-    metrics |= model.part(
-        "membership",
-        lambda: membership_metrics(model, passages(data.forget_passages), passages(data.holdout_passages), reference),
-    )
-    notes = generation_notes(model, [*verbatim, *knowledge["forget"]])
+        model.define(f"{name}_knowmem_ROUGE", partial(rouge, questions, KNOWLEDGE_TOKENS, STOP))
+    define_membership(model, passages(data.forget_passages), passages(data.holdout_passages), reference)
+    metrics = model.metrics()
+    written = any(name.endswith("_ROUGE") for name in metrics)
+    notes = generation_notes(model, [*verbatim, *knowledge["forget"]]) if written else ()
     return TaskResult("muse", dict(sorted(metrics.items())), tuple(notes))
 
 

@@ -72,23 +72,24 @@ def evaluate_step(task: str, model: LanguageModel, data: SeriesData, *, step: in
     prompts = PromptFormat.of(model, plain=True)
     questions = encode_questions(model, prompts, data.retain_questions, data.retain_examples)
 
-    def rouge() -> dict[str, MetricValue]:
-        texts = generate(model, questions, max_new_tokens=KNOWLEDGE_TOKENS, stop=STOP)
-        return {"retain_knowmem_ROUGE": rouge_metric(texts, recall=False)}
+    def rouge() -> MetricValue:
+        return rouge_metric(generate(model, questions, max_new_tokens=KNOWLEDGE_TOKENS, stop=STOP), recall=False)
 
-    metrics = model.part("retain", rouge)
-    per_set = []
+    def of_step() -> MetricValue:
+        return model.metric(f"forget_{step}_prob") if step else MetricValue(None, reason="is the model of no step")
+
+    model.define("retain_knowmem_ROUGE", rouge)
     for number, passages in enumerate(data.forget_sets, start=1):
-        name = f"forget_{number}_prob"
-        metrics |= model.part(name, partial(_probability, name, model, passages))
-        per_set.append(metrics[name])
-    metrics["forget_prob"] = per_set[step - 1] if step else MetricValue(None, reason="is the model of no step")
-    metrics["earlier_forget_prob"] = _mean(per_set[: step - 1] if step else [])
-    return TaskResult(task, dict(sorted(metrics.items())))
+        model.define(f"forget_{number}_prob", partial(_probability, model, passages))
+    model.define("forget_prob", of_step)
+    model.define(
+        "earlier_forget_prob", lambda: _mean([model.metric(f"forget_{number}_prob") for number in range(1, step)])
+    )
+    return TaskResult(task, dict(sorted(model.metrics().items())))
 
 
-def _probability(name: str, model: LanguageModel, passages: Sequence[Row]) -> dict[str, MetricValue]:
-    return {name: scored(model, [encode_passage(model, row["text"]) for row in passages]).probability()}
+def _probability(model: LanguageModel, passages: Sequence[Row]) -> MetricValue:
+    return scored(model, [encode_passage(model, row["text"]) for row in passages]).probability()
 
 
 def _mean(values: Sequence[MetricValue]) -> MetricValue:

@@ -1,7 +1,7 @@
 """What an evaluation of a folder gives: one value per metric, and the values per example behind it."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -41,10 +41,6 @@ class TaskResult:
         """Return the result of a model whose outputs are not finite: no metric has a value, for one reason."""
         metrics = dict.fromkeys(self.metrics, MetricValue(None, reason=NOT_FINITE))
         return TaskResult(self.task, metrics, (NOT_FINITE,), is_finite=False)
-
-    def only(self, names: Collection[str]) -> "TaskResult":
-        """Return these metrics alone."""
-        return replace(self, metrics={name: value for name, value in self.metrics.items() if name in names})
 
 
 def over_examples(values: npt.NDArray[np.float64], *, name: str = "score", **more: Any) -> MetricValue:

@@ -6,15 +6,15 @@ message in the chat template without a system text, then `Answer:`, tokenised wi
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 
 from lethe.data.folder_tokenizer import DATE
-from lethe.huggingface.answer_scores import score_answers
+from lethe.huggingface.answer_scores import Floats, TokenScores, score_answers
 from lethe.huggingface.attacks import QuestionSets
 from lethe.huggingface.fluency import n_gram_entropy
 from lethe.huggingface.generated_text import generate, generation_notes
@@ -70,22 +70,22 @@ def read_rwku(folder: Path) -> RwkuData:
 
 def evaluate_rwku(model: LanguageModel, data: RwkuData) -> TaskResult:
     """Return ROUGE-L recall of every set of probes, of each type of adversarial one, membership scores and fluency."""
-    metrics: dict[str, MetricValue] = {}
     asked: list[Encoded] = []
     for path, name in PROBES.items():
         rows = data.rows[path]
         encoded = [_encode(model, path, row) for row in rows]
-        metrics |= model.part(path, partial(_probe, f"{name}_rouge", model, rows, encoded))
+        model.define(f"{name}_rouge", partial(_probe, model, rows, encoded))
         if path == "forget_level3":
-            metrics |= _by_type(rows, metrics[f"{name}_rouge"])
+            _define_types(model, rows)
         asked += encoded
     for path in ("mia_forget", "mia_retain"):
         if data.rows[path]:
-            texts = [row["text"] for row in data.rows[path]]
-            metrics |= model.part(path, partial(_membership, model, path, texts))
+            _define_membership(model, path, [row["text"] for row in data.rows[path]])
     if instructions := data.rows["utility_fluency"]:
-        metrics |= model.part("fluency", lambda: {"fluency_entropy": _fluency(model, instructions)})
-    return TaskResult("rwku", dict(sorted(metrics.items())), tuple(generation_notes(model, asked)))
+        model.define("fluency_entropy", lambda: _fluency(model, instructions))
+    metrics = model.metrics()
+    notes = generation_notes(model, asked) if any(name.endswith("_rouge") for name in metrics) else ()
+    return TaskResult("rwku", dict(sorted(metrics.items())), tuple(notes))
 
 
 def rouge_l_recall(truth: str, text: str) -> float:
@@ -119,25 +119,30 @@ def _encode_message(model: LanguageModel, text: str, *, end: str) -> Encoded:
     return Encoded(ids, start=len(ids), prompt=ids)
 
 
-def _membership(model: LanguageModel, name: str, texts: Sequence[str]) -> dict[str, MetricValue]:
-    """Return the means of four scores of passages (eval_mia.py, with the opposite sign: low where a text is known)."""
-    passages = [encode_passage(model, text, longest=10**9) for text in texts]
-    ended = [replace(passage, ids=[*passage.ids, model.end_id]) for passage in passages]  # scores leave the last out
-    scores = score_answers(model, ended)
-    losses = np.array([-found.mean() for found in scores.log_probability])
-    sizes = np.array([len(zlib.compress(text.encode())) for text in texts])
-    found = {
-        "loss": losses,
-        "zlib": losses / sizes,
-        "min_k": min_k(scores, share=MIN_K),
-        "min_k_plus_plus": min_k_plus_plus(scores, share=MIN_K),
-    }
-    return {f"{name}_{score}": over_examples(values, name="score") for score, values in found.items()}
+def _define_membership(model: LanguageModel, name: str, texts: Sequence[str]) -> None:
+    """Define the means of four scores of passages (eval_mia.py, with the opposite sign: low where a text is known)."""
+
+    @cache
+    def scores() -> TokenScores:
+        passages = [encode_passage(model, text, longest=10**9) for text in texts]
+        ended = [replace(each, ids=[*each.ids, model.end_id]) for each in passages]  # scores leave the last out
+        return score_answers(model, ended)
+
+    def define(score: str, values: Callable[[], Floats]) -> None:
+        model.define(f"{name}_{score}", lambda: over_examples(values()))
+
+    def losses() -> Floats:
+        return np.array([-found.mean() for found in scores().log_probability])
+
+    define("loss", losses)
+    define("zlib", lambda: losses() / np.array([len(zlib.compress(text.encode())) for text in texts]))
+    define("min_k", lambda: min_k(scores(), share=MIN_K))
+    define("min_k_plus_plus", lambda: min_k_plus_plus(scores(), share=MIN_K))
 
 
-def _probe(name: str, model: LanguageModel, rows: Sequence[Row], encoded: Sequence[Encoded]) -> dict[str, MetricValue]:
+def _probe(model: LanguageModel, rows: Sequence[Row], encoded: Sequence[Encoded]) -> MetricValue:
     texts = generate(model, encoded, max_new_tokens=MAX_NEW_TOKENS)
-    return {name: _recall(rows, [text.text for text in texts])}
+    return _recall(rows, [text.text for text in texts])
 
 
 def _recall(rows: Sequence[Row], texts: Sequence[str]) -> MetricValue:
@@ -147,14 +152,15 @@ def _recall(rows: Sequence[Row], texts: Sequence[str]) -> MetricValue:
     return over_examples(np.array(values), name="rougeL_recall", ground_truth=truths, generation=answers)
 
 
-def _by_type(rows: Sequence[Row], found: MetricValue) -> dict[str, MetricValue]:
+def _define_types(model: LanguageModel, rows: Sequence[Row]) -> None:
     kinds = np.array([row["type"] for row in rows])
-    values = np.asarray(found.per_example["rougeL_recall"], np.float64)
-    names = {kind: "_".join(str(kind).split()) for kind in sorted(set(kinds))}
-    return {
-        f"forget_adversarial_{name}_rouge": over_examples(values[kinds == kind], name="rougeL_recall")
-        for kind, name in names.items()
-    }
+
+    def recall(kind: str) -> MetricValue:
+        values = np.asarray(model.metric("forget_adversarial_rouge").per_example["rougeL_recall"], np.float64)
+        return over_examples(values[kinds == kind], name="rougeL_recall")
+
+    for kind in sorted(set(kinds)):
+        model.define(f"forget_adversarial_{'_'.join(str(kind).split())}_rouge", partial(recall, kind))
 
 
 def _fluency(model: LanguageModel, rows: Sequence[Row]) -> MetricValue:

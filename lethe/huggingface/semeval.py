@@ -90,7 +90,7 @@ def _score(row: Continuation) -> float:
 
 
 def _harmonic_mean(terms: Sequence[float]) -> float:
-    if any(math.isnan(term) for term in terms):
+    if not terms or any(math.isnan(term) for term in terms):
         return math.nan
     return 0.0 if min(terms) == 0 else len(terms) / sum(1 / term for term in terms)
 

@@ -4,8 +4,9 @@ Source: the organisers' programs (evaluate_generations.py; run_mmlu.py, which is
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -66,55 +67,61 @@ def read_semeval(folder: Path) -> SemevalData:
 def evaluate_semeval(model: LanguageModel, data: SemevalData) -> TaskResult:
     """Return the aggregate with all that it is made of; the parts whose files are missing have no value."""
     sides = {"forget": data.forget, "retain": data.retain}
-    prompts = {name: [_prompt(model, row["input"]) for row in rows] for name, rows in sides.items()}
-    written = {name: _continuations(model, name, encoded) for name, encoded in prompts.items()}
-    continuations = {
-        name: [
-            Continuation(row["id"], row["task"], row["output"], text)
-            for row, text in zip(rows, written[name], strict=True)
-        ]
-        for name, rows in sides.items()
-    }
-    members, others = (
-        _losses(model, name, rows) for name, rows in (("members", data.members), ("others", data.others))
-    )
-    mmlu = model.part("mmlu", lambda: {"mmlu": _mmlu(model, data)})["mmlu"]
-    scores = semeval_scores(
-        continuations["forget"],
-        continuations["retain"],
-        member_losses=members,
-        nonmember_losses=others,
-        mmlu=mmlu.value,
-    )
-    notes = generation_notes(model, [*prompts["forget"], *prompts["retain"]])
-    if mmlu.value is not None and scores.is_mmlu_too_low:
-        notes.append(f"MMLU is below {MIN_MMLU}: the organisers did not rank such an entry of the 7B model")
-    return TaskResult("semeval", _metrics(scores, continuations, mmlu), tuple(notes))
+    prompts = {side: [_prompt(model, row["input"]) for row in rows] for side, rows in sides.items()}
+    losses = {"members": data.members, "others": data.others}
 
+    def answers(side: str) -> list[Continuation]:
+        texts = model.metric(f"{side} texts").per_example["generation"]
+        rows = zip(sides[side], texts, strict=True)
+        return [Continuation(row["id"], row["task"], row["output"], str(text)) for row, text in rows]
 
-def _metrics(
-    scores: SemevalScores, continuations: Mapping[str, Sequence[Continuation]], mmlu: MetricValue
-) -> dict[str, MetricValue]:
-    names = [
-        f"{side}_{task}_{NAMES[kind]}"
-        for side, rows in continuations.items()
-        for task in sorted({row.task for row in rows})
-        for kind in KINDS
-    ]
-    terms = [_value(term, "the task has no row of this kind") for term in scores.terms]
+    def loss(name: str) -> Floats | None:
+        return np.asarray(model.metric(f"{name} losses").per_example["loss"], np.float64) if losses[name] else None
+
+    @cache
+    def scores(*parts: str) -> SemevalScores:
+        return semeval_scores(
+            answers("forget") if "forget" in parts else [],
+            answers("retain") if "retain" in parts else [],
+            member_losses=loss("members") if "losses" in parts else None,
+            nonmember_losses=loss("others") if "losses" in parts else None,
+            mmlu=model.metric("mmlu").value if "mmlu" in parts else None,
+        )
+
+    def aggregate() -> float:
+        found = scores("forget", "retain", "losses", "mmlu").aggregate
+        return np.nan if found == -1 else found  # -1: a part is missing
+
     missing = "needs mia_data/member and mia_data/nonmember"
-    aggregate = np.nan if scores.aggregate == -1 else scores.aggregate  # -1: a part is missing
-    return {
-        "aggregate": _value(aggregate, f"{missing}, mmlu and rows of both kinds in every task"),
-        "task_aggregate": _value(scores.task_aggregate, "a task has no row of one kind"),
-        "membership_score": _value(scores.membership_score, missing),
-        "membership_auc": _value(scores.membership_auc, missing),
-        "mmlu": mmlu,
-        **dict(zip(names, terms, strict=True)),
-    }
+    for side, rows in sides.items():
+        model.define(f"{side} texts", partial(_written, model, prompts[side]), is_inner=True)
+        for place, name in enumerate(_term_names(side, rows)):
+            term = partial(lambda side, place: scores(side).terms[place], side, place)
+            model.define(name, partial(_value, term, "the task has no row of this kind"))
+    for name, documents in losses.items():
+        model.define(f"{name} losses", partial(_losses, model, documents), is_inner=True)
+    for name, give, reason in (
+        ("membership_auc", lambda: scores("losses").membership_auc, missing),
+        ("membership_score", lambda: scores("losses").membership_score, missing),
+        ("task_aggregate", lambda: scores("forget", "retain").task_aggregate, "a task has no row of one kind"),
+        ("aggregate", aggregate, f"{missing}, mmlu and rows of both kinds in every task"),
+    ):
+        model.define(name, partial(_value, give, reason))
+    model.define("mmlu", lambda: _mmlu(model, data))
+    metrics = model.metrics()
+    written = metrics.keys() - {"mmlu", "membership_auc", "membership_score"}
+    notes = generation_notes(model, [*prompts["forget"], *prompts["retain"]]) if written else []
+    if "mmlu" in metrics and metrics["mmlu"].value is not None and scores("mmlu").is_mmlu_too_low:
+        notes.append(f"MMLU is below {MIN_MMLU}: the organisers did not rank such an entry of the 7B model")
+    return TaskResult("semeval", metrics, tuple(notes))
 
 
-def _value(found: float, reason: str) -> MetricValue:
+def _term_names(side: str, rows: Sequence[Row]) -> list[str]:
+    return [f"{side}_{task}_{NAMES[kind]}" for task in sorted({row["task"] for row in rows}) for kind in KINDS]
+
+
+def _value(compute: Callable[[], float], reason: str) -> MetricValue:
+    found = compute()
     return MetricValue(None, reason=reason) if np.isnan(found) else MetricValue(float(found))
 
 
@@ -123,23 +130,15 @@ def _prompt(model: LanguageModel, text: str) -> Encoded:
     return Encoded(ids, start=len(ids), prompt=ids)
 
 
-def _continuations(model: LanguageModel, name: str, prompts: Sequence[Encoded]) -> list[str]:
-    def written() -> dict[str, MetricValue]:
-        texts = [text.text for text in generate(model, prompts, max_new_tokens=MAX_NEW_TOKENS)]
-        return {name: MetricValue(None, {"generation": texts})}
-
-    return list(map(str, model.part(name, written)[name].per_example["generation"]))
+def _written(model: LanguageModel, prompts: Sequence[Encoded]) -> MetricValue:
+    return MetricValue(
+        None, {"generation": [each.text for each in generate(model, prompts, max_new_tokens=MAX_NEW_TOKENS)]}
+    )
 
 
-def _losses(model: LanguageModel, name: str, rows: Sequence[Row]) -> Floats | None:
-    if not rows:
-        return None
-
-    def losses() -> dict[str, MetricValue]:
-        passages = [encode_passage(model, row["document"], longest=10**9) for row in rows]
-        return {name: MetricValue(None, {"loss": score_answers(model, passages).loss})}
-
-    return np.asarray(model.part(name, losses)[name].per_example["loss"], np.float64)
+def _losses(model: LanguageModel, rows: Sequence[Row]) -> MetricValue:
+    passages = [encode_passage(model, row["document"], longest=10**9) for row in rows]
+    return MetricValue(None, {"loss": score_answers(model, passages).loss})
 
 
 def _mmlu(model: LanguageModel, data: SemevalData) -> MetricValue:

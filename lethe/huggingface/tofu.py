@@ -17,15 +17,15 @@ from lethe.huggingface.answer_sets import (
     MEMORIZATION,
     NO_REFERENCE,
     ScoredAnswers,
-    membership_metrics,
-    memorization_metrics,
+    define_membership,
+    define_memorization,
     rouge_metric,
     scored,
     scored_groups,
 )
 from lethe.huggingface.attacks import QuestionSets
 from lethe.huggingface.errors import InvalidTaskData
-from lethe.huggingface.fluency import clean_text, fluency_metrics
+from lethe.huggingface.fluency import clean_text, n_gram_entropy, perplexity
 from lethe.huggingface.generated_text import generate, generation_notes
 from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer
@@ -122,32 +122,37 @@ def evaluate_tofu(
     gibberish: the folder of a classifier, for `forget_Q_A_gibberish`.
     """
     forget = _Set(model, prompts, data.forget)
-    metrics = model.part("forget", lambda: _question_metrics("forget", forget, truth="paraphrased_answer"))
-    texts = [str(text) for text in metrics["forget_Q_A_ROUGE"].per_example["generation"]]
+    _define_answers("forget", forget, truth="paraphrased_answer")
     asked = [row["question"] for row in data.forget]
-    metrics |= model.part("fluency", lambda: fluency_metrics("forget", asked, texts, reference=reference))
+
+    def texts() -> list[str]:
+        return list(map(str, model.metric("forget_Q_A_ROUGE").per_example["generation"]))
+
+    model.define("forget_fluency_entropy", lambda: over_examples(np.array([n_gram_entropy(text) for text in texts()])))
+    model.define("forget_fluency_perplexity", lambda: perplexity(asked, texts, reference))
     if gibberish is not None:
-        metrics |= model.part(
-            "gibberish", lambda: {"forget_Q_A_gibberish": clean_text(gibberish, texts, device=str(model.device))}
-        )
-    metrics |= model.part("memorization", lambda: memorization_metrics(forget.scored("answer").scores))
-    metrics["forget_quality"] = _forget_quality(metrics["forget_truth_ratio"], reference)
+        model.define("forget_Q_A_gibberish", lambda: clean_text(gibberish, texts(), device=str(model.device)))
+    define_memorization(model, lambda: forget.scored("answer"))
+    model.define("forget_quality", lambda: _forget_quality(model.metric("forget_truth_ratio"), reference))
     if data.holdout:
         holdout = _Set(model, prompts, data.holdout)
-        metrics |= model.part(
-            "membership",
-            lambda: membership_metrics(model, forget.scored("answer"), holdout.scored("answer"), reference),
-        )
+        define_membership(model, lambda: forget.scored("answer"), lambda: holdout.scored("answer"), reference)
     for name, rows, truth in (
         ("retain", data.retain, "paraphrased_answer"),
         ("ra", data.real_authors, "answer"),
         ("wf", data.world_facts, "answer"),
     ):
-        metrics |= model.part(name, partial(_question_metrics, name, _Set(model, prompts, rows), truth=truth))
-    parts = [metrics[part].value for part in UTILITY_PARTS]
-    metrics["model_utility"] = MetricValue(memorization.model_utility([part for part in parts if part is not None]))
+        _define_answers(name, _Set(model, prompts, rows), truth=truth)
+    model.define("model_utility", lambda: _model_utility(model))
+    metrics = model.metrics()
     answers = [answer for group in forget.encoded("answer") for answer in group]
-    return TaskResult("tofu", dict(sorted(metrics.items())), tuple(generation_notes(model, answers)))
+    notes = generation_notes(model, answers) if any(name.endswith("_ROUGE") for name in metrics) else ()
+    return TaskResult("tofu", dict(sorted(metrics.items())), tuple(notes))
+
+
+def _model_utility(model: LanguageModel) -> MetricValue:
+    parts = [model.metric(part).value for part in UTILITY_PARTS]
+    return MetricValue(memorization.model_utility([part for part in parts if part is not None]))
 
 
 class _Set:
@@ -178,34 +183,50 @@ class _Set:
         return self._scored[field]
 
 
-def _question_metrics(name: str, questions: _Set, *, truth: str) -> dict[str, MetricValue]:
-    """Return probabilities, ROUGE and truth ratio of one set. truth: the field of the right answer in the ratio."""
-    answers, wrong = questions.scored("answer"), questions.scored("perturbed_answer")
-    texts = generate(questions.model, answers.answers, max_new_tokens=MAX_NEW_TOKENS)
-    metrics = {
-        f"{name}_Q_A_Prob": answers.probability(),
-        f"{name}_Q_A_PERT_Prob": wrong.probability(),
-        f"{name}_Q_A_ROUGE": rouge_metric(texts, recall=True),
-    }
+def _define_answers(name: str, questions: _Set, *, truth: str) -> None:
+    """Define probabilities, ROUGE and truth ratio of one set. truth: the field of the right answer in the ratio."""
+    model = questions.model
+
+    def define(metric: str, field: str) -> None:
+        model.define(f"{name}_{metric}", lambda: questions.scored(field).probability())
+
+    def ratio(metric: str, aggregate: memorization.Aggregate) -> None:
+        model.define(f"{name}_{metric}", lambda: _truth_ratio(model, name, right, aggregate=aggregate))
+
+    define("Q_A_Prob", "answer")
+    define("Q_A_PERT_Prob", "perturbed_answer")
+    model.define(f"{name}_Q_A_ROUGE", lambda: _rouge(questions))
     if truth == "paraphrased_answer":
-        metrics[f"{name}_Q_A_PARA_Prob"] = questions.scored(truth).probability()
+        define("Q_A_PARA_Prob", truth)
+        right = "Q_A_PARA_Prob"
     else:
-        probabilities = memorization.normalised_probability(
-            answers.scores.probability, wrong.scores.probability.reshape(wrong.shape[0], -1)
-        )
-        metrics[f"{name}_Q_A_Prob_normalised"] = over_examples(probabilities, name="prob")
-    right = questions.scored(truth).loss
+        model.define(f"{name}_Q_A_Prob_normalised", lambda: _normalised(model, name))
+        right = "Q_A_Prob"
     if name == "forget":
-        metrics["forget_truth_ratio"] = _truth_ratio(right, wrong.loss, aggregate="closer_to_1_better")
-        metrics["forget_truth_ratio_prob_mean"] = _truth_ratio(right, wrong.loss, aggregate="prob_mean")
+        ratio("truth_ratio", "closer_to_1_better")
+        ratio("truth_ratio_prob_mean", "prob_mean")
     else:
-        metrics[f"{name}_Truth_Ratio"] = _truth_ratio(right, wrong.loss, aggregate="true_better")
-    return metrics
+        ratio("Truth_Ratio", "true_better")
 
 
-def _truth_ratio(right: Floats, wrong: Floats, *, aggregate: memorization.Aggregate) -> MetricValue:
-    ratios = memorization.truth_ratios(right, wrong, aggregate=aggregate)
+def _rouge(questions: _Set) -> MetricValue:
+    asked = [group[0] for group in questions.encoded("answer")]
+    return rouge_metric(generate(questions.model, asked, max_new_tokens=MAX_NEW_TOKENS), recall=True)
+
+
+def _normalised(model: LanguageModel, name: str) -> MetricValue:
+    right, wrong = (_column(model.metric(f"{name}_{each}"), "prob") for each in ("Q_A_Prob", "Q_A_PERT_Prob"))
+    return over_examples(memorization.normalised_probability(right, wrong.reshape(len(right), -1)), name="prob")
+
+
+def _truth_ratio(model: LanguageModel, name: str, right: str, *, aggregate: memorization.Aggregate) -> MetricValue:
+    losses = (_column(model.metric(f"{name}_{each}"), "avg_loss") for each in (right, "Q_A_PERT_Prob"))
+    ratios = memorization.truth_ratios(*losses, aggregate=aggregate)
     return MetricValue(memorization.aggregate_truth_ratios(ratios, aggregate=aggregate), {"score": ratios})
+
+
+def _column(metric: MetricValue, name: str) -> Floats:
+    return np.asarray(metric.per_example[name], np.float64)
 
 
 def _forget_quality(ratios: MetricValue, reference: Reference | None) -> MetricValue:

@@ -14,11 +14,12 @@ def towns(folder: Path, settings: LoadSettings) -> EvaluationTask:
     """Return the task with its data."""
     rows = read_rows(folder / "towns.jsonl", {"text": str})
 
-    def probability(model: LanguageModel) -> dict[str, MetricValue]:
+    def probability(model: LanguageModel) -> MetricValue:
         passages = [encode_passage(model, row["text"]) for row in rows]
-        return {"town_prob": over_examples(score_answers(model, passages).probability)}
+        return over_examples(score_answers(model, passages).probability)
 
     def evaluate(model: LanguageModel, _: object) -> TaskResult:
-        return TaskResult("towns", model.part("towns", lambda: probability(model)))
+        model.define("town_prob", lambda: probability(model))
+        return TaskResult("towns", model.metrics())
 
     return EvaluationTask(evaluate, len(rows), metrics=("town_prob",))

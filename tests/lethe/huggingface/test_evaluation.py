@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 
 import peft
@@ -9,11 +10,13 @@ from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
 from lethe.errors import InvalidInput
-from lethe.huggingface import attacks, tasks, tofu
+from lethe.huggingface import answer_sets, attacks, tasks, tofu
 from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.evaluation import evaluate_folders
+from lethe.huggingface.kept_results import ModelMetrics
+from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.multiple_choice import read_multiple_choice
-from lethe.huggingface.reference import as_logs, read_logs
+from lethe.huggingface.reference import Reference, as_logs, read_logs
 from lethe.huggingface.results import MetricValue, TaskResult
 from lethe.huggingface.task import EvaluationTask, LoadSettings
 from lethe.huggingface.tasks import read_task
@@ -44,6 +47,7 @@ MUSE = {
 }
 TOFU_FILES = ("forget10_perturbed", "retain_perturbed", "real_authors_perturbed", "world_facts_perturbed", "holdout10")
 TOFU = dict.fromkeys(TOFU_FILES, QUESTIONS)
+TRUTH_RATIO = ("forget_truth_ratio", "forget_Q_A_PARA_Prob", "forget_Q_A_PERT_Prob")
 WMDP = {"wmdp_bio": [{"question": "Who?", "choices": ["Mara", "Quill", "judge", "sea"], "answer": 1}] * 3}
 SERIES = {name: MUSE[name] for name in ("knowmem/retain_qa", "knowmem/retain_qa_icl")}
 PASSAGES = {f"forget_{number}": [{"text": text}] for number, text in enumerate(("Mara Quill wrote.", "In Lagos."), 1)}
@@ -322,19 +326,72 @@ def test_metrics_are_chosen_and_their_names_known_beforehand(tmp_path, data, mod
     assert json.loads(out.read_text())["metrics"] == {chosen: every[chosen].value}
 
 
+@pytest.mark.parametrize("task", DATA)
+def test_each_metric_alone_has_the_value_that_it_has_among_all(data, models, task):
+    read = read_task(task, data(task), LoadSettings())
+    evaluate = read.series[1] if read.series else read.evaluate
+    model, retain = map(load_language_model, models)
+
+    def of(model, wanted, reference=None):
+        return evaluate(replace(model, evaluated=ModelMetrics(wanted)), reference).metrics
+
+    every = of(model, None, Reference(of(retain, None), lambda: retain))
+    for name, expected in every.items():
+        found = of(model, [name], Reference(of(retain, [name]), lambda: retain))
+        assert found[name].value == pytest.approx(expected.value, rel=1e-6), name
+
+
+@pytest.mark.parametrize(
+    ("chosen", "computed", "calls"),
+    [
+        ("forget_Q_A_Prob", {"forget_Q_A_Prob"}, ["read"]),
+        ("forget_fluency_entropy", {"forget_fluency_entropy", "forget_Q_A_ROUGE"}, ["written"]),
+        ("forget_quality", {"forget_quality", *TRUTH_RATIO}, ["read"] * 4),  # of the retain model, too
+    ],
+)
+def test_only_what_named_metrics_need_is_computed(tmp_path, data, models, monkeypatch, chosen, computed, calls):
+    made = []
+
+    def counted(module, name, kind):
+        compute = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given, **named: made.append(kind) or compute(*given, **named))
+
+    counted(tofu, "generate", "written")
+    counted(answer_sets, "score_answers", "read")
+    out = tmp_path / "out.json"
+    found = evaluated("--hf", models[0], "--data", data("tofu"), "--retain", models[1], "-m", chosen, "--json", out)
+    assert found.exit_code == 0, found.output
+    assert made == calls * (1 if chosen == "forget_quality" else 2)
+    document = json.loads(out.read_text())
+    assert document["metrics"].keys() == computed
+    shown = [line for line in found.output.splitlines() if any(name in line for name in computed)]
+    assert len(shown) == 1
+
+
+def test_interrupted_evaluation_of_named_metrics_gives_what_a_whole_one_gives(tmp_path, data, models, counted):
+    _, stops = counted
+    options = ["--hf", models[0], "--data", data("tofu"), "-m", "model_utility", "--json"]
+    assert evaluated(*options, tmp_path / "whole.json").exit_code == 0
+    stops.append(3 + 2)
+    assert evaluated(*options, tmp_path / "out.json").exit_code != 0
+    stops.clear()
+    assert evaluated(*options, tmp_path / "out.json").exit_code == 0
+    assert json.loads((tmp_path / "out.json").read_text()) == json.loads((tmp_path / "whole.json").read_text())
+
+
 @pytest.fixture
 def counted(monkeypatch):
-    """Count the sets of questions that are evaluated; the count may be ended by an interrupt."""
+    """Count the sets of questions whose answers are written; the count may be ended by an interrupt."""
     computed, stops = [], []
-    compute = tofu._question_metrics
+    compute = tofu._rouge
 
-    def count(name, *arguments, **named):
+    def count(questions):
         if len(computed) in stops:
             raise KeyboardInterrupt
-        computed.append(name)
-        return compute(name, *arguments, **named)
+        computed.append(questions)
+        return compute(questions)
 
-    monkeypatch.setattr(tofu, "_question_metrics", count)
+    monkeypatch.setattr(tofu, "_rouge", count)
     return computed, stops
 
 
@@ -350,7 +407,7 @@ def test_interrupted_evaluation_goes_on_where_it_stopped(tmp_path, data, models,
     assert {"retain_Q_A_Prob", "mia_loss"} <= begun["models"][0]["metrics"].keys()
     stops.clear()
     assert evaluated(*options, out).exit_code == 0
-    assert computed[14:] == ["ra", "wf"]
+    assert len(computed[14:]) == 2
     assert json.loads(out.read_text()) == json.loads((tmp_path / "whole.json").read_text())
     assert not out.with_name("out.json.parts").exists()
 
@@ -364,7 +421,7 @@ def test_changed_inputs_are_computed_again(tmp_path, data, models, counted):
     with (tmp_path / "tofu" / "retain_perturbed.jsonl").open("a") as file:
         file.write(json.dumps(QUESTIONS[0]) + "\n")
     assert evaluated(*options).exit_code == 0
-    assert computed[2:] == ["forget", "retain", "ra", "wf"]
+    assert len(computed[2:]) == 4
 
 
 def test_attacks_that_are_done_are_not_done_again(tmp_path, data, models, monkeypatch):

@@ -9,7 +9,7 @@ from transformers import DistilBertConfig, DistilBertForSequenceClassification
 
 from lethe.huggingface.answer_scores import score_answers
 from lethe.huggingface.errors import InvalidModelFolder
-from lethe.huggingface.fluency import clean_text, fluency_metrics, n_gram_entropy
+from lethe.huggingface.fluency import clean_text, n_gram_entropy, perplexity
 from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.prompts import PromptFormat, encode_answer
 from lethe.huggingface.reference import Reference
@@ -27,11 +27,11 @@ def test_entropy_by_hand():
 def test_perplexity_is_that_of_the_retain_model(tmp_path):
     model = load_language_model(write_model(tmp_path / "model", "llama"))
     questions, texts = ["Who?", "Where?"], ["Mara Quill.", "In Lagos, in the south."]
-    metrics = fluency_metrics("forget", questions, texts, reference=Reference({}, lambda: model))
+    found = perplexity(questions, lambda: texts, Reference({}, lambda: model))
     answers = [encode_answer(model, PromptFormat.of(model), *pair) for pair in zip(questions, texts, strict=True)]
     expected = np.exp(score_answers(model, answers).loss.mean())
-    assert metrics["forget_fluency_perplexity"].value == pytest.approx(expected)
-    assert fluency_metrics("forget", questions, texts, reference=None)["forget_fluency_perplexity"].value is None
+    assert found.value == pytest.approx(expected)
+    assert perplexity(questions, lambda: pytest.fail("generated"), None).value is None
 
 
 def test_clean_text_is_the_first_class_of_the_classifier(tmp_path):

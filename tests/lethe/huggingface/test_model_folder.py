@@ -1,6 +1,7 @@
 import json
 import shutil
 
+import gguf
 import numpy as np
 import pytest
 import torch
@@ -13,7 +14,7 @@ from lethe.huggingface.errors import InvalidModelFolder
 from lethe.huggingface.generated_text import generate, generation_notes
 from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.prompts import PromptFormat, encode_answer
-from tests.support.tiny_models import ARCHITECTURES, write_model
+from tests.support.tiny_models import ARCHITECTURES, tokenizer, write_model
 
 PAIRS = [("Who wrote the book?", "Mara Quill wrote the book."), ("Where was she born?", "In Lagos.")]
 
@@ -83,6 +84,49 @@ def test_gguf_files_that_cannot_be_read_are_named(tmp_path, files, message):
         (tmp_path / name).write_bytes(b"GGUF or not" * 9)
     with pytest.raises(InvalidModelFolder, match=message):
         load_language_model(tmp_path)
+
+
+def test_gguf_file_is_read_as_plain_weights_that_can_be_saved(tmp_path):
+    folder = write_gguf(tmp_path / "gguf")
+    model = load_language_model(folder)
+    model.network.save_pretrained(tmp_path / "saved")
+    model.tokenizer.save_pretrained(tmp_path / "saved")
+    found = load_language_model(tmp_path / "saved")
+    ids = torch.tensor([model.tokenizer("Who wrote the book?")["input_ids"]])
+    assert torch.equal(found.network(ids).logits, model.network(ids).logits)
+    assert found.tokenizer("Who wrote the book?")["input_ids"] == ids[0].tolist()
+
+
+def write_gguf(folder):
+    folder.mkdir()
+    words = json.loads(tokenizer().backend_tokenizer.to_str())["model"]
+    writer = gguf.GGUFWriter(folder / "model.gguf", "llama")
+    writer.add_context_length(64)
+    writer.add_embedding_length(32)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(64)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_rope_dimension_count(8)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(320)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(sorted(words["vocab"], key=words["vocab"].get))
+    writer.add_token_types([3] * 5 + [1] * (len(words["vocab"]) - 5))
+    writer.add_token_merges([" ".join(pair) for pair in words["merges"]])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(0)
+    shapes = {"attn_q": (32, 32), "attn_k": (16, 32), "attn_v": (16, 32), "attn_output": (32, 32)}
+    shapes |= {"ffn_gate": (64, 32), "ffn_up": (64, 32), "ffn_down": (32, 64), "attn_norm": (32,), "ffn_norm": (32,)}
+    drawn = np.random.default_rng(0)
+    named = {f"blk.0.{name}": shape for name, shape in shapes.items()} | {"output_norm": (32,)}
+    for name, shape in ({"token_embd": (len(words["vocab"]), 32)} | named).items():
+        writer.add_tensor(f"{name}.weight", drawn.normal(size=shape).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return folder
 
 
 def test_pickles_are_refused(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from lethe.huggingface.model_folder import load_language_model
+from lethe.huggingface.results import MetricValue
 from lethe.huggingface.rwku import PROBES, RwkuData, evaluate_rwku, rouge_l_recall
 from tests.support.tiny_models import write_model
 
@@ -34,8 +35,9 @@ def test_prompts_are_the_authors(tmp_path, monkeypatch):
         "lethe.huggingface.rwku.generate",
         lambda _, encoded, **settings: asked.extend(model.tokenizer.decode(each.prompt) for each in encoded) or [],
     )
-    monkeypatch.setattr("lethe.huggingface.rwku._recall", lambda rows, _: None)
-    monkeypatch.setattr("lethe.huggingface.rwku._by_type", lambda rows, _: {})
+    monkeypatch.setattr(
+        "lethe.huggingface.rwku._recall", lambda rows, _: MetricValue(0.0, {"rougeL_recall": np.zeros(len(rows))})
+    )
     monkeypatch.setattr("lethe.huggingface.rwku.generation_notes", lambda *_: [])
     kinds = ("affirmative suffix", "incontext learning", "role playing")
     rows = {path: [{"query": "Who?", "answer": "Mara"}] for path in PROBES}
