@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
 from lethe.errors import AppError, InvalidInput
+from lethe.huggingface.checkpoint import Checkpoint
 from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.prompts import PromptFormat, encode_answer
 from lethe.huggingface.unlearning import RECORD, UnlearningSettings, unlearn
@@ -231,3 +232,25 @@ def test_checkpoint_of_another_run_is_refused_with_the_difference(tmp_path, data
     (tmp_path / "out.checkpoint").write_bytes(b"x")
     with pytest.raises(InvalidInput, match="is damaged: remove it to start over"):
         unlearn(model, tmp_path / "out", **given, **files)
+
+
+@pytest.mark.parametrize("name", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_the_same_random_numbers_follow_a_checkpoint(tmp_path, name):
+    device = torch.device(name)
+    checkpoint = Checkpoint(tmp_path / "checkpoint", {}, device, every_s=0.0)
+    weight = torch.nn.Parameter(torch.ones(3, device=device))
+    optimizer = torch.optim.AdamW([weight])
+    weight.sum().backward()
+    optimizer.step()
+    torch.manual_seed(7)
+    checkpoint.step_done(1, optimizer, None)
+    then = weight.detach().clone()
+    drawn = [(torch.rand(4, device=each), torch.rand(4)) for each in (device, device)]
+    with torch.no_grad():
+        weight.zero_()
+    assert checkpoint.restore(optimizer, None) == 1
+    assert torch.equal(weight, then)
+    again = [(torch.rand(4, device=each), torch.rand(4)) for each in (device, device)]
+    assert all(
+        torch.equal(a, b) for pair, other in zip(drawn, again, strict=True) for a, b in zip(pair, other, strict=True)
+    )
