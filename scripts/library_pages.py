@@ -30,6 +30,8 @@ OF_THE_SERVER = frozenset(
 TEXT = """\
 # Libraries
 
+For participants: which versions a run finds, and how to bring what is missing.
+
 What a submission may import, beside Python's own library. What the image holds for the server alone (FastAPI,
 SQLAlchemy, Celery and what they need) is not listed: a run may find it, but may not count on it. The versions are those
 of the worker image (`docker/worker.lock`); two stand there where they depend on Python's version. A run has no network,

@@ -52,6 +52,9 @@ def table() -> str:
         [
             "# Conformance",
             "",
+            "For researchers who must know whether a method is its authors': with which program each is compared,",
+            "and how closely it agrees.",
+            "",
             "Each method is run beside the program of its authors: the same weights, batches and random draws, in",
             "float64, on a network of two convolutions with BatchNorm. Compared are the weights after every optimizer",
             f"step and, at the end, BatchNorm's statistics. {agree} of {len(results())} settings agree within 1e-9.",

@@ -28,7 +28,8 @@ def overview(methods: tuple[MethodInfo, ...], for_text: tuple[MethodInfo, ...]) 
         [
             "# Methods",
             "",
-            "For who wants a baseline, or to compare with one. Each method is one file that is a valid submission.",
+            "For researchers who want a baseline, or to compare with one. Each method is one file that is a valid",
+            "submission.",
             "`lethe methods show ID` prints its pseudo-code, constants and budget, `--code` the file;",
             "`lethe methods run ID --split DIR` runs it on a split,",
             "`lethe submit --method ID -c COMPETITION` submits it, `--set LR=0.01` takes another constant,",

@@ -9,8 +9,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "metrics" / "index.md"
 HEAD = """\
 # Metrics
 
-For who chooses what to measure: every metric with its formula, its source and how to read it. `lethe metrics ID` prints
-all of one: its arrays, parameters, interval, and where paper and code differ. `lethe evaluate -m ID` computes it
+For those who choose what to measure: every metric with its formula, its source and how to read it. `lethe metrics ID`
+prints all of one: its arrays, parameters, interval, and where paper and code differ. `lethe evaluate -m ID` computes it
 ([Python](../developers/python.md)). Levels: what must be captured of a run
 ([what a level costs](../organisers/metrics.md)).
 

@@ -20,6 +20,8 @@ from lethe.methods.catalogue import method_ids
 PAGE = """\
 # Time and memory of every method
 
+For researchers who choose a method: what each costs in time and memory, as ratios.
+
 Made by `python -m benchmarks.methods.cost --out docs/methods/cost.md` on {date}: sklearn's digits, the small
 convolutional network, {retain} retain and {forget} forget images, batches of 64, one CPU thread, the methods' own
 constants.
