@@ -113,6 +113,7 @@ class SendingEnd(Celery):
     """The sending end.
 
     requests_wait: whether requests do, for what is sent. cooldown_until: when a broker is asked again that failed.
+    Test: tests/server/test_queue.py::test_frozen_redis_is_told_soon_and_holds_few_up.
     """
 
     requests_wait = False

@@ -5,12 +5,14 @@ neither Redis' memory nor a single scheduler process is needed for anything to g
 """
 
 import signal
+from collections.abc import Sequence
 from logging import WARNING, getLogger
 from typing import Any
 
 from celery import Celery
 from celery.schedules import schedule
 from celery.signals import beat_embedded_init, celeryd_init, setup_logging, worker_shutting_down
+from celery.utils.nodenames import worker_direct
 from kombu import Exchange, Queue
 
 from server import logging
@@ -44,16 +46,23 @@ def consumed_shard_queues(settings: Settings) -> list[str]:
     return own if own and len(own) == len(served) else [shard_queue(settings.worker_device), *own]
 
 
-def consumed_queues(settings: Settings) -> list[str]:
-    """Return every queue that this worker takes from."""
-    shards = [
-        CONTROL_QUEUE,
-        *consumed_shard_queues(settings),
-        *([PREPARE_QUEUE] if settings.worker_prepares else []),
-        METRICS_QUEUE,
-    ]
-    queues = {"everything": [*shards, MESSAGES_QUEUE], "shards": shards, "messages": [MESSAGES_QUEUE]}
-    return queues[settings.worker_takes]
+def consumed_queues(settings: Settings, own: Sequence[Queue] = ()) -> list[Queue]:
+    """Return the queues that this worker consumes, each before those behind it: scores, preparations, then shards.
+
+    own: the worker's direct queue, which Celery would add behind the others. In turn, a worker whose own sweeps take
+    longer than their interval would come to no score. A preparation that is not its turn ends at once
+    (server/competitions/preparation_turns.py), so it keeps no shard waiting; metrics come after every shard.
+    """
+    takes = settings.worker_takes
+    if takes == "messages":
+        return [*own, _queue(MESSAGES_QUEUE)]
+    first = [CONTROL_QUEUE, *([PREPARE_QUEUE] if settings.worker_prepares else [])]
+    then = [*consumed_shard_queues(settings), *([MESSAGES_QUEUE] if takes == "everything" else []), METRICS_QUEUE]
+    return [*map(_queue, first), *own, *map(_queue, then)]
+
+
+def _queue(name: str) -> Queue:
+    return Queue(name, Exchange(name), routing_key=name)
 
 
 PULSE = (SWEEP,) if settings.worker_takes == "messages" else (EVALUATE_SHARD, SWEEP)
@@ -67,15 +76,14 @@ app.conf.update(
     worker_concurrency=settings.worker_concurrency,
     worker_hijack_root_logger=False,
     worker_redirect_stdouts=False,
-    task_queues=[Queue(name, Exchange(name), routing_key=name) for name in consumed_queues(settings)],
-    worker_direct=True,
+    task_queues=consumed_queues(settings),
     beat_schedule={
         "sweep": {"task": SWEEP, "schedule": schedule(settings.sweep_interval_s), "kwargs": {"by_beat": True}}
     },
     beat_scheduler="worker.celery_extensions:Scheduler",
     beat_schedule_filename=str(settings.home.absolute() / "beat-schedule"),
 )
-app.conf.broker_transport_options |= {"queue_order_strategy": celery_extensions.ControlFirst}
+app.conf.broker_transport_options |= {"queue_order_strategy": "priority"}  # in the order of task_queues
 app.conf.pulse = PULSE, settings.sweep_interval_s
 app.steps["consumer"].add(celery_extensions.Pulse)
 
@@ -97,7 +105,8 @@ def _end_with_the_worker(**_: Any) -> None:
 
 
 @celeryd_init.connect
-def _count(**_: Any) -> None:
+def _begin(sender: str, conf: Any, **_: Any) -> None:
+    conf.task_queues = consumed_queues(settings, [worker_direct(sender)])
     if settings.worker_metrics_port:
         metrics_folder.forget_others(METRICS_FOLDER)
         prometheus.serve(settings.worker_metrics_port, METRICS_FOLDER)

@@ -12,26 +12,11 @@ from celery.utils.nodenames import worker_direct
 from kombu import Exchange, Queue
 from kombu.transport import redis
 from kombu.transport.virtual import base
-from kombu.utils.scheduling import priority_cycle
 
-from server.queue import BROKER_FAILURES, CONTROL_QUEUE, METRICS_QUEUE, PREPARE_QUEUE, max_waiting, waiting
+from server.queue import BROKER_FAILURES, CONTROL_QUEUE, max_waiting, waiting
 
 log = structlog.get_logger()
-RANKS = {CONTROL_QUEUE: 0, PREPARE_QUEUE: 1, METRICS_QUEUE: 3}  # the others: 2
 DIRECT_QUEUE_TTL_S = 3600  # after which what a worker told itself is forgotten: it is gone, and its name with it
-
-
-class ControlFirst(priority_cycle):  # type: ignore[type-arg]  # generic for the type checker alone
-    """The order in which a worker looks into its queues: scores, preparations, then shards and what it sends itself.
-
-    In turn, a sweep that takes longer than its interval is followed by the next, and no score is ever computed.
-    A preparation that is not its turn ends at once (server/competitions/preparation_turns.py), so it keeps no shard
-    waiting; metrics beside the score come after every shard.
-    """
-
-    def consume(self, n: int) -> list[str]:  # type: ignore[override]  # kombu walks over it once for each priority
-        """Return the first n of the queues' names."""
-        return sorted(self.items or [], key=lambda name: (RANKS.get(name, 2), name))[:n]
 
 
 class ForgettingQoS(redis.QoS):
@@ -39,6 +24,8 @@ class ForgettingQoS(redis.QoS):
 
     kombu forgets it once Redis has heard of its end, and asks for no further one meanwhile: the worker lived, answered
     pings, and took nothing more. Redis brings the message again after the visibility timeout: it only wakes a worker.
+
+    Test: test_celery_extensions.py::test_message_whose_end_redis_did_not_hear_of_holds_up_no_other.
     """
 
     def ack(self, delivery_tag: str) -> None:
@@ -55,7 +42,11 @@ def install() -> None:
 
 
 class Scheduler(PersistentScheduler):
-    """Sends no sweep where sweeps wait: without a worker that takes them, Redis would hold every one."""
+    """Sends no sweep where sweeps wait: without a worker that takes them, Redis would hold every one.
+
+    A message's `expires` does not help: a worker drops it, Redis does not.
+    Test: test_celery_extensions.py::test_scheduler_sends_no_more_sweeps_than_may_wait.
+    """
 
     def apply_async(self, entry: Any, producer: Any = None, advance: bool = True, **options: Any) -> Any:
         """Send the entry's message unless enough wait. What the broker refuses is sent at the next turn."""
@@ -75,6 +66,8 @@ class Pulse(bootsteps.StartStopStep):
 
     So work goes on with an emptied Redis and without a scheduler. It runs in the event loop of the worker's main
     process, which never computes and never blocks on a shard.
+
+    Test: tests/faults/test_services.py::test_redis_emptied_without_a_scheduler_loses_no_work.
     """
 
     requires = ("celery.worker.consumer.tasks:Tasks",)

@@ -23,9 +23,10 @@ from server.deps import get_database
 from server.evaluations import lease_reaper
 from server.evaluations.unserved import find_unserved, tell_organisers
 from server.finals import scheduler
+from server.jobs.retries import DELIVERIES, EMAILS
 from server.last_times import Upkeep
 from server.metric_results import metric_results
-from server.notifications import email_delivery, webhook_delivery
+from server.notifications import email_delivery, outbox, webhook_delivery
 from server.queue import COMPUTE_METRICS, DELIVER_WEBHOOKS, PREPARE_SPLIT, SEND_MAIL, SWEEP, send
 from server.rejudging import rejudgings
 from server.storage import get_storage
@@ -132,9 +133,9 @@ def sweep_lost(*, by_beat: bool = False) -> None:
         rejudgings.retry_host_faults(session, max_attempts=settings.max_attempts)
     baselines.submit_missing(database, storage, at=now())
     benchmarks.submit_missing(database, storage, at=now())
-    if email_delivery.is_due(database, settings, at=now()):
+    if settings.smtp_host and outbox.is_due(database, EMAILS, at=now()):
         send(SEND_MAIL, expires_s=settings.sweep_interval_s)
-    if webhook_delivery.is_due(database, at=now()):
+    if outbox.is_due(database, DELIVERIES, at=now()):
         send(DELIVER_WEBHOOKS, expires_s=settings.sweep_interval_s)
     with database.write() as session:
         last_times.note(session, Upkeep.SWEEP)

@@ -40,17 +40,6 @@ def waiting(session: Session, evaluation_id: str) -> Sequence[MetricResult]:
     return [row for row in of_evaluation(session, evaluation_id) if row.computed_at is None]
 
 
-def evaluations_waiting(session: Session, *, asked_before: datetime, limit: int) -> Sequence[str]:
-    """Return evaluations with metrics that have waited since before a time."""
-    statement = (
-        select(MetricResult.evaluation_id)
-        .where(MetricResult.computed_at.is_(None), MetricResult.requested_at < asked_before)
-        .distinct()
-        .limit(limit)
-    )
-    return session.scalars(statement).all()
-
-
 def outdated(
     session: Session, versions: Mapping[str, int], *, computed_before: datetime, limit: int
 ) -> Sequence[MetricResult]:
@@ -107,18 +96,6 @@ def ask_again(session: Session, ids: Sequence[int], *, at: datetime) -> None:
             update(MetricResult).where(MetricResult.id.in_(ids)).values(computed_at=None, attempts=0, requested_at=at)
         )
         session.execute(statement)
-
-
-def postpone(session: Session, evaluation_id: str, *, at: datetime) -> None:
-    """Set requested_at of the evaluation's pending metrics."""
-    rows = MetricResult.evaluation_id == evaluation_id, MetricResult.computed_at.is_(None)
-    session.execute(update(MetricResult).where(*rows).values(requested_at=at))
-
-
-def count_attempts(session: Session, ids: Sequence[int], n: int) -> None:
-    """Count n attempts more, or less, at computing rows."""
-    statement = update(MetricResult).where(MetricResult.id.in_(ids))
-    session.execute(statement.values(attempts=MetricResult.attempts + n))
 
 
 def get_values(session: Session, evaluation_ids: Sequence[str], metric_ids: Sequence[str]) -> Sequence[MetricResult]:

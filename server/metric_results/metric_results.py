@@ -21,6 +21,7 @@ from lethe.metrics.core.registry import metric, metrics
 from server.db import now
 from server.disclosure import gate
 from server.evaluations import leak_budget
+from server.jobs.retries import METRICS
 from server.metric_results import metric_result_repository
 from server.metric_results.metric_result_repository import SubmissionValue
 from server.models.competition import Competition, Split
@@ -31,6 +32,7 @@ from server.queue import COMPUTE_METRICS, send_after_commit
 
 UPGRADED_WITHIN = timedelta(minutes=10)  # until then processes of two versions may work side by side
 MAX_MESSAGES = 20
+MAX_ROWS = 1000  # in which they are looked for
 
 
 class ComputedMetric(BaseModel):
@@ -104,24 +106,23 @@ def record(session: Session, found: Mapping[int, ComputedMetric]) -> None:
 
 def lost(session: Session, *, lease_s: float) -> Sequence[str]:
     """Return evaluations whose metrics nobody has computed or spoken of for so long that their message must be lost."""
-    return metric_result_repository.evaluations_waiting(
-        session, asked_before=now() - timedelta(seconds=lease_s), limit=MAX_MESSAGES
-    )
+    rows = METRICS.due(session, now() - timedelta(seconds=lease_s), limit=MAX_ROWS)
+    return list(dict.fromkeys(row.evaluation_id for row in rows))[:MAX_MESSAGES]
 
 
-def begin(session: Session, metrics: Sequence[WaitingMetric]) -> None:
-    """Count an attempt at metrics that are computed next."""
-    metric_result_repository.count_attempts(session, [each.row_id for each in metrics], 1)
+def begin(session: Session, metric: WaitingMetric) -> None:
+    """Count an attempt at a metric that is computed next."""
+    METRICS.begin(session, metric.row_id, metric.attempts, until=now())
 
 
-def take_back(session: Session, metrics: Sequence[WaitingMetric]) -> None:
-    """Count an attempt no more: the host's fault ended it, and they are tried again."""
-    metric_result_repository.count_attempts(session, [each.row_id for each in metrics], -1)
+def take_back(session: Session, metric: WaitingMetric) -> None:
+    """Count an attempt no more: the host's fault ended it, and it is tried again."""
+    METRICS.take_back(session, metric.row_id, metric.attempts)
 
 
 def keep(session: Session, evaluation_id: str) -> None:
-    """Say that an evaluation's metrics are being computed: their message is not lost."""
-    metric_result_repository.postpone(session, evaluation_id, at=now())
+    """Note that an evaluation's metrics are being computed: their message is not lost."""
+    METRICS.postpone(session, MetricResult.evaluation_id == evaluation_id, until=now())
 
 
 def recompute_outdated(session: Session) -> Sequence[str]:

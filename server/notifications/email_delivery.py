@@ -15,8 +15,9 @@ from sqlalchemy.orm import Session
 
 from server.config import Settings
 from server.db import Database, now
+from server.jobs.retries import EMAILS
 from server.models.notification import QueuedEmail
-from server.notifications import notification_repository, outbox
+from server.notifications import outbox
 
 TIMEOUT_S = 10.0  # of each answer of the mail server
 PERMANENT = range(500, 600)
@@ -28,7 +29,6 @@ class OutgoingEmail:
     """One attempt at an e-mail, as read from the database."""
 
     mail_id: str
-    attempt: int
     address: str
     subject: str
     body: str
@@ -104,14 +104,6 @@ def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:500]
 
 
-def is_due(database: Database, settings: Settings, *, at: datetime) -> bool:
-    """Return whether there is mail to send now."""
-    if not settings.smtp_host:
-        return False
-    with database.read() as session:
-        return notification_repository.any_due(session, QueuedEmail, at)
-
-
 def send(database: Database, settings: Settings, *, at: datetime) -> int:
     """Send what is due. Return how many mails the mail server took. Safe to run twice at once.
 
@@ -121,22 +113,13 @@ def send(database: Database, settings: Settings, *, at: datetime) -> int:
     if not settings.smtp_host:
         return 0
     sent = 0
-    emails = outbox.take(database, QueuedEmail, _read, at=at, limit=AT_ONCE)
+    emails = outbox.take(database, EMAILS, _read, at=at, limit=AT_ONCE)
     for email, problem in send_all(settings, emails) if emails else ():
-        if problem is None:
-            outbox.note_sent(database, QueuedEmail, email.mail_id)
-            sent += 1
-        else:
-            outbox.note_failure(
-                database,
-                QueuedEmail,
-                email.mail_id,
-                attempt=email.attempt,
-                error=problem.text,
-                is_permanent=problem.is_permanent,
-            )
+        error, is_permanent = (problem.text, problem.is_permanent) if problem else ("", False)
+        outbox.note_end(database, EMAILS, email.mail_id, error=error, is_permanent=is_permanent)
+        sent += problem is None
     return sent
 
 
 def _read(_session: Session, mail: QueuedEmail) -> OutgoingEmail:
-    return OutgoingEmail(mail.id, mail.attempts + 1, mail.address, mail.subject, mail.body)
+    return OutgoingEmail(mail.id, mail.address, mail.subject, mail.body)

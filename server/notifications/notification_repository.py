@@ -1,53 +1,14 @@
-"""Queries about what waits to be sent, and about whom an event concerns."""
+"""Queries about webhooks, and about whom an event concerns."""
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import TypeVar
 
-from sqlalchemy import ColumnElement, Select, select, union, update
+from sqlalchemy import ColumnElement, Select, select, union
 from sqlalchemy.orm import Session
 
-from server.conditional_update import changes_one_row
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionOrganiser, Membership
-from server.models.notification import Delivery, DeliveryState, QueuedEmail, Webhook
+from server.models.notification import Delivery, Webhook
 from server.models.participation import Participant, ParticipantState, TermsAcceptance
-
-Outgoing = Delivery | QueuedEmail
-Row = TypeVar("Row", Delivery, QueuedEmail)
-
-
-def any_due(session: Session, table: type[Outgoing], at: datetime) -> bool:
-    """Return whether something waits whose time has come."""
-    return session.scalar(select(table.id).where(*_due(table, at)).limit(1)) is not None
-
-
-def due(session: Session, table: type[Row], at: datetime, *, limit: int) -> Sequence[Row]:
-    """Return what waits and whose time has come, the longest due first."""
-    statement = select(table).where(*_due(table, at)).order_by(table.next_attempt_at, table.id)
-    return session.scalars(statement.limit(limit)).all()
-
-
-def take(session: Session, row: Outgoing, *, until: datetime) -> bool:
-    """Take one attempt at a message; nobody else tries before `until`. Return False if somebody else has it."""
-    table = type(row)
-    statement = (
-        update(table)
-        .where(table.id == row.id, table.state == DeliveryState.WAITING.value, table.attempts == row.attempts)
-        .values(attempts=table.attempts + 1, next_attempt_at=until)
-        .execution_options(synchronize_session=False)
-    )
-    return changes_one_row(session, statement)
-
-
-def end(session: Session, table: type[Outgoing], row_id: str, *, state: DeliveryState, error: str) -> None:
-    """Close a message for good. What a mail said is forgotten."""
-    values = {"state": state.value, "error": error} | ({"body": ""} if table is QueuedEmail else {})
-    session.execute(update(table).where(table.id == row_id).values(**values))
-
-
-def note_error(session: Session, table: type[Outgoing], row_id: str, error: str) -> None:
-    session.execute(update(table).where(table.id == row_id).values(error=error))
 
 
 def lock_competition(session: Session, competition_id: str) -> None:
@@ -117,7 +78,3 @@ def _reachable() -> tuple[ColumnElement[bool], ...]:
 
 def _addresses(session: Session, column: ColumnElement[str | None]) -> list[str]:
     return [address for address in session.scalars(select(column).order_by(column)) if address]
-
-
-def _due(table: type[Outgoing], at: datetime) -> tuple[ColumnElement[bool], ...]:
-    return table.state == DeliveryState.WAITING.value, table.next_attempt_at <= at

@@ -1,5 +1,5 @@
-"""How often and for how long something that waits is tried. A worker's sweep says that something is due; a task of its
-own sends it, so that a slow receiver delays nothing but itself."""
+"""How often and for how long a message is tried. A worker's sweep says that something is due; a task of its own
+sends it, so that a slow receiver delays nothing but itself."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -9,8 +9,8 @@ import structlog
 from sqlalchemy.orm import Session
 
 from server.db import Database
+from server.jobs.retries import Retries
 from server.models.notification import Delivery, DeliveryState, QueuedEmail
-from server.notifications import notification_repository
 
 log = structlog.get_logger()
 
@@ -19,45 +19,54 @@ Row = TypeVar("Row", Delivery, QueuedEmail)
 Attempt = TypeVar("Attempt")
 
 
+def is_due(database: Database, messages: Retries[Row], *, at: datetime) -> bool:
+    """Return whether there is something to send now."""
+    with database.read() as session:
+        return bool(messages.due(session, at, limit=1))
+
+
 def take(
     database: Database,
-    table: type[Row],
+    messages: Retries[Row],
     read: Callable[[Session, Row], Attempt | None],
     *,
     at: datetime,
     limit: int,
 ) -> list[Attempt]:
-    """Take an attempt at up to `limit` messages that are due. Nobody else has any of them before its next time.
+    """Begin an attempt at up to `limit` messages that are due. Nobody else has any of them before its next time.
 
     read: gives what is sent of a row, or None if there is nobody left to send it to.
     """
     attempts = []
     with database.write() as session:
-        for row in notification_repository.due(session, table, at, limit=limit):
+        for row in messages.due(session, at, limit=limit):
             attempt = read(session, row)
+            until = at + RETRY_AFTER[min(row.attempts, len(RETRY_AFTER) - 1)]
             if attempt is None:
-                notification_repository.end(
-                    session, table, row.id, state=DeliveryState.FAILED, error="the receiver was removed"
-                )
-            elif notification_repository.take(
-                session, row, until=at + RETRY_AFTER[min(row.attempts, len(RETRY_AFTER) - 1)]
-            ):
+                _end(row, DeliveryState.FAILED, "the receiver was removed")
+            elif messages.begin(session, row.id, row.attempts, until=until):
                 attempts.append(attempt)
     return attempts
 
 
-def note_sent(database: Database, table: type[Row], row_id: str) -> None:
-    with database.write() as session:
-        notification_repository.end(session, table, row_id, state=DeliveryState.SENT, error="")
-
-
-def note_failure(
-    database: Database, table: type[Row], row_id: str, *, attempt: int, error: str, is_permanent: bool = False
+def note_end(
+    database: Database, messages: Retries[Row], row_id: str, *, error: str = "", is_permanent: bool = False
 ) -> None:
-    """Remember why an attempt failed. After the last one, or where another cannot help, the message is given up."""
-    log.warning("not delivered", table=table.__tablename__, message=row_id, attempt=attempt, error=error)
+    """Note that a message arrived, or why not. Give up after the last attempt or a permanent error."""
     with database.write() as session:
-        if is_permanent or attempt >= len(RETRY_AFTER):
-            notification_repository.end(session, table, row_id, state=DeliveryState.FAILED, error=error)
-        else:
-            notification_repository.note_error(session, table, row_id, error)
+        row = session.get(messages.table, row_id)
+        if row is None:
+            return  # its competition was deleted meanwhile
+        if not error:
+            _end(row, DeliveryState.SENT, "")
+            return
+        log.warning("not delivered", table=row.__tablename__, message=row_id, attempt=row.attempts, error=error)
+        row.error = error
+        if is_permanent or row.attempts >= len(RETRY_AFTER):
+            _end(row, DeliveryState.FAILED, error)
+
+
+def _end(row: Delivery | QueuedEmail, state: DeliveryState, error: str) -> None:
+    row.state, row.error = state.value, error
+    if isinstance(row, QueuedEmail):
+        row.body = ""  # it may hold a secret link

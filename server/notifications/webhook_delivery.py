@@ -19,8 +19,9 @@ from sqlalchemy.orm import Session
 
 from server.config import Settings
 from server.db import Database, now
+from server.jobs.retries import DELIVERIES
 from server.models.notification import Delivery, Webhook
-from server.notifications import notification_repository, outbox, webhooks
+from server.notifications import outbox, webhooks
 from server.notifications.webhooks import is_public
 
 TIMEOUT_S = 10.0  # of one message from first to last, however slowly its receiver goes about it
@@ -36,16 +37,9 @@ class Message:
     """One attempt at a delivery, as read from the database."""
 
     delivery_id: str
-    attempt: int
     url: str
     body: bytes
     secret: str
-
-
-def is_due(database: Database, *, at: datetime) -> bool:
-    """Return whether there is something to send now."""
-    with database.read() as session:
-        return notification_repository.any_due(session, Delivery, at)
 
 
 def deliver(database: Database, settings: Settings, *, at: datetime, allow_private: bool = False) -> int:
@@ -53,13 +47,10 @@ def deliver(database: Database, settings: Settings, *, at: datetime, allow_priva
 
     allow_private: also speak to addresses of private networks, for tests and closed installations.
     """
-    messages = outbox.take(database, Delivery, partial(_read, settings), at=at, limit=AT_ONCE)
+    messages = outbox.take(database, DELIVERIES, partial(_read, settings), at=at, limit=AT_ONCE)
     errors = asyncio.run(_post_all(messages, allow_private=allow_private)) if messages else []
     for message, error in zip(messages, errors, strict=True):
-        if error:
-            outbox.note_failure(database, Delivery, message.delivery_id, attempt=message.attempt, error=error)
-        else:
-            outbox.note_sent(database, Delivery, message.delivery_id)
+        outbox.note_end(database, DELIVERIES, message.delivery_id, error=error)
     return errors.count("")
 
 
@@ -68,7 +59,7 @@ def _read(settings: Settings, session: Session, delivery: Delivery) -> Message |
     if hook is None or hook.disabled_at is not None:
         return None
     body = json.dumps({"id": delivery.id, **delivery.payload}, sort_keys=True).encode()
-    return Message(delivery.id, delivery.attempts + 1, hook.url, body, webhooks.webhook_secret(settings, hook.id))
+    return Message(delivery.id, hook.url, body, webhooks.webhook_secret(settings, hook.id))
 
 
 async def _post_all(messages: Sequence[Message], *, allow_private: bool) -> list[str]:

@@ -10,10 +10,9 @@ import pytest
 import redis
 
 from server.embedded.redis import RedisProcess
-from server.queue import CONTROL_QUEUE, RoutingKey, shard_queues
+from server.queue import RoutingKey, shard_queues
 from tests.faults.cluster import wait_until
 from tests.support.forked_children import run_code
-from worker.celery_extensions import ControlFirst
 
 
 def queues(**environment: str) -> list[tuple[str, str, str]]:
@@ -43,24 +42,24 @@ def test_what_does_not_compute_loads_no_torch(arguments: list[str], takes: str, 
 def test_worker_takes_its_own_kind_of_shards_alone() -> None:
     assert [name for name, _, _ in queues()] == [
         "lethe.control",
-        "lethe.cpu",
         "lethe.prepare",
-        "lethe.metrics",
+        "lethe.cpu",
         "lethe.messages",
+        "lethe.metrics",
     ]
     assert [name for name, _, _ in queues(LETHE_WORKER_DEVICE="cuda", LETHE_WORKER_PREPARES="false")] == [
         "lethe.control",
         "lethe.cuda",
-        "lethe.metrics",
         "lethe.messages",
+        "lethe.metrics",
     ]
 
 
 def test_worker_without_a_way_out_leaves_messages_to_another() -> None:
     assert [name for name, _, _ in queues(LETHE_WORKER_TAKES="shards")] == [
         "lethe.control",
-        "lethe.cpu",
         "lethe.prepare",
+        "lethe.cpu",
         "lethe.metrics",
     ]
     assert [name for name, _, _ in queues(LETHE_WORKER_TAKES="messages")] == ["lethe.messages"]
@@ -86,11 +85,26 @@ def test_no_message_reaches_two_queues() -> None:
     assert len({(exchange, key) for _, exchange, key in found}) == len(found)
 
 
-def test_scores_are_taken_before_what_a_worker_tells_itself() -> None:
+def test_worker_takes_scores_then_preparations_then_its_own_messages(redis_server: RedisProcess) -> None:
     """A sweep that took longer than its interval was once followed by the next, and no score was ever computed."""
-    names = ["a-host@test.dq2", "lethe.cpu", CONTROL_QUEUE, "lethe.prepare"]
-    assert ControlFirst(names).consume(4) == [CONTROL_QUEUE, "lethe.prepare", "a-host@test.dq2", "lethe.cpu"]
-    assert ControlFirst(names).consume(1) == [CONTROL_QUEUE]
+    program = (
+        "from celery.signals import celeryd_init; from worker.app import app\n"
+        "celeryd_init.send(sender='one@test', conf=app.conf)\n"
+        "queues = list(app.amqp.queues.consume_from.values())\n"
+        "taken = []\n"
+        "with app.connection_for_read() as connection:\n"
+        "    for queue in reversed(queues):\n"
+        "        connection.Producer().publish(queue.name, exchange='', routing_key=queue.name, declare=[queue])\n"
+        "    with connection.Consumer(queues, callbacks=[lambda body, message: (taken.append(body), message.ack())]) "
+        "as consumer:\n"
+        "        consumer.qos(prefetch_count=1)\n"
+        "        while len(taken) < len(queues): connection.drain_events(timeout=10)\n"
+        "print(*taken)"
+    )
+    taken = run_code(program, LETHE_REDIS_URL=redis_server.broker_url)
+    assert taken.split() == [
+        "lethe.control", "lethe.prepare", "one@test.dq2", "lethe.cpu", "lethe.messages", "lethe.metrics",
+    ]  # fmt: skip
 
 
 def test_pulse_is_two_messages_in_the_workers_own_queue(redis_url: str, redis_server: RedisProcess) -> None:

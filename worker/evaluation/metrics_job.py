@@ -185,12 +185,14 @@ def _given_up(asked: WaitingMetric) -> ComputedMetric:
 def _attempt(context: WorkerContext, metrics: Sequence[WaitingMetric]) -> Iterator[None]:
     """Count an attempt at metrics, which stays counted only if it never comes to an end here."""
     with context.database.write() as session:
-        metric_results.begin(session, metrics)
+        for each in metrics:
+            metric_results.begin(session, each)
     try:
         yield
     except Exception:
         with context.database.write() as session:
-            metric_results.take_back(session, metrics)
+            for each in metrics:
+                metric_results.take_back(session, each)
         raise
 
 

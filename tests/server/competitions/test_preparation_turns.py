@@ -14,10 +14,8 @@ from server.models.competition import Competition, CompetitionState, Split
 from server.models.evaluation import Shard
 from server.models.model_shard import PreparationUse
 from server.models.worker import Worker
-from server.queue import CONTROL_QUEUE, METRICS_QUEUE, PREPARE_QUEUE
 from server.queue_order import Turn
 from tests.support.instance import Instance, competition_toml
-from worker.celery_extensions import ControlFirst
 
 SETTINGS = Settings(preparation_share=0.25)
 
@@ -117,11 +115,6 @@ def test_processor_time_of_the_day_is_summed_and_stops_the_next(server: Instance
         assert not preparation_turns.find(session, settings).why_not(organiser), "a new day"
         preparation_turns.tell(session, preparation_turns.find(session, settings))
         assert {each.stage for each in session.scalars(select(Split))} == {""}
-
-
-def test_preparations_messages_come_before_shards_and_after_scores() -> None:
-    names = [METRICS_QUEUE, "w.dq", "lethe.cpu", PREPARE_QUEUE, CONTROL_QUEUE]
-    assert ControlFirst(names).consume(5) == [CONTROL_QUEUE, PREPARE_QUEUE, "lethe.cpu", "w.dq", METRICS_QUEUE]
 
 
 def test_preparation_of_a_newer_version_says_what_it_waits_for(server: Instance) -> None:

@@ -12,6 +12,7 @@ from lethe.competition.visibility import Visibility
 from server.admin import competition_edits
 from server.config import Settings, get_settings
 from server.db import now
+from server.jobs.retries import EMAILS
 from server.models.account import Account, Role
 from server.models.competition import CompetitionState
 from server.models.notification import QueuedEmail
@@ -75,10 +76,10 @@ def member(server: Instance, name: str, role: Role = Role.PARTICIPANT) -> Accoun
 
 def test_mail_arrives_once_and_what_it_said_is_forgotten(both: Instance, mail_is_on: MailServer) -> None:
     queue(both, "ada@example.org", body="Grüße,\n.\nthe link: https://lethe.example.org/reset#secret")
-    assert email_delivery.is_due(both.database, get_settings(), at=now())
+    assert outbox.is_due(both.database, EMAILS, at=now())
     assert send(both) == 1
     assert send(both, later=timedelta(days=9)) == 0
-    assert not email_delivery.is_due(both.database, get_settings(), at=now() + timedelta(days=9))
+    assert not outbox.is_due(both.database, EMAILS, at=now() + timedelta(days=9))
     [taken] = mail_is_on.taken
     assert (taken.sender, taken.receiver) == (SENDER, "ada@example.org")
     assert taken.message["Subject"] == "A Bcc: all@example.org", "a subject is one line, whatever is in it"

@@ -15,6 +15,7 @@ from sqlalchemy import select
 from server.config import get_settings
 from server.db import now
 from server.evaluations import evaluations
+from server.jobs.retries import DELIVERIES
 from server.models.account import Role
 from server.models.evaluation import Evaluation
 from server.models.notification import Delivery
@@ -176,12 +177,12 @@ def test_slow_receiver_is_in_nobody_elses_way(server, receiver, monkeypatch):
     slow = [create(server, olga, receiver.slow_url, "competition.closed").json()["id"] for _ in range(4)]
     create(server, olga, receiver.url, "competition.closed")
     server.client.post(f"{BASE}/close", headers=olga)
-    assert webhook_delivery.is_due(server.database, at=now())
+    assert outbox.is_due(server.database, DELIVERIES, at=now())
     assert deliver(server) == 1, "the others took their second, all at once"
     assert len(receiver.received) == 1
     shown = server.client.get(f"{BASE}/webhooks/{slow[0]}/deliveries", headers=olga).json()
     assert "TimeoutError" in shown[0]["error"]
-    assert not webhook_delivery.is_due(server.database, at=now())
+    assert not outbox.is_due(server.database, DELIVERIES, at=now())
 
 
 def test_address_that_recovers_gets_its_message(server: Instance, receiver: Receiver) -> None:
