@@ -72,8 +72,6 @@ HARMLESS: Mapping[str, Fields] = {
         ),
         "Spread": "name css low lower middle upper high label",
         "MetricLine": "table",
-        "ScoreHistory": "best oracle top first_at last_at label",
-        "Point": "x y low high label",
         "Strip": "top teams is_histogram baselines oracle own label",
         "page": (
             "rows_html moves has_moves has_unconfirmed has_intervals interval_ticks scale axes keys heat figure_query"

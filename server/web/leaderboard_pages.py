@@ -17,13 +17,13 @@ from server.deps import SessionDep
 from server.disclosure import gate
 from server.leaderboard import boards
 from server.leaderboard.boards import Board
-from server.leaderboard.ranking import RowKind
+from server.leaderboard.ranking import Row, RowKind
 from server.submissions import submissions
 from server.submissions import views as submission_views
 from server.submissions.baselines import baseline_names
 from server.submissions.list_filter import Show
 from server.submissions.views import SubmissionView, find_explanation
-from server.web import leaderboard_view, score_history
+from server.web import leaderboard_view
 from server.web.charts import vega_charts
 from server.web.competition_pages import warnings_of_limits
 from server.web.deps import Place, PlaceDep
@@ -120,16 +120,7 @@ def _of_limits(session: Session, place: Place) -> list[str]:
 @router.get("/competitions/{slug}/teams/{team_id}")
 def team_on_board_page(team_id: str, request: Request, session: SessionDep, place: PlaceDep) -> Response:
     """Show what the boards tell of one team. Raises NotFound for one that is on no board that the reader may see."""
-    competition, organiser = place.competition, place.is_organiser
-    visible = [Visibility.PUBLIC]
-    if gate.may_see_private(competition, organiser=organiser):
-        visible.append(Visibility.PRIVATE)
-    visible_boards = {one: boards.board_for(session, competition, one, organiser=organiser) for one in visible}
-    rows = {one: row for one, board in visible_boards.items() if (row := board.get_row(team_id))}
-    if not rows:
-        raise NotFound(f"{competition.slug} has no team {team_id!r} on its leaderboard")
-    scores = boards.scores_over_time(session, competition, [team_id])
-    marks = [score_history.Mark(at, value, None, None, "score") for _, at, value in scores]
+    visible_boards, rows = _rows_of_team(session, place, team_id)
     return page(
         request,
         "team_on_board.html",
@@ -139,8 +130,49 @@ def team_on_board_page(team_id: str, request: Request, session: SessionDep, plac
         boards=visible_boards,
         team=next(iter(rows.values())).entry,
         is_own=place.team is not None and place.team.id == team_id,
-        over_time=score_history.draw(marks, oracle=visible_boards[Visibility.PUBLIC].oracle),
+        has_history=len(boards.scores_over_time(session, place.competition, [team_id])) > 1,
     )
+
+
+def _rows_of_team(
+    session: Session, place: Place, team_id: str
+) -> tuple[dict[Visibility, Board], dict[Visibility, Row]]:
+    competition, organiser = place.competition, place.is_organiser
+    visible = [Visibility.PUBLIC]
+    if gate.may_see_private(competition, organiser=organiser):
+        visible.append(Visibility.PRIVATE)
+    visible_boards = {one: boards.board_for(session, competition, one, organiser=organiser) for one in visible}
+    rows = {one: row for one, board in visible_boards.items() if (row := board.get_row(team_id))}
+    if not rows:
+        raise NotFound(f"{competition.slug} has no team {team_id!r} on its leaderboard")
+    return visible_boards, rows
+
+
+@router.get("/competitions/{slug}/leaderboard/figures/team.json")
+def team_figure(session: SessionDep, place: PlaceDep, team: str) -> Response:
+    """Send a team's public scores over time; of the reader's own submissions with names and intervals."""
+    own = _scored_of_team(session, place) if place.team and place.team.id == team else []
+    rows = [
+        {
+            "at": view.submission.received_at.isoformat(),
+            "name": view.submission.message or view.submission.filename,
+            "score": view.score.final_score,
+            "low": view.score.interval_low,
+            "high": view.score.interval_high,
+        }
+        for view in own
+        if view.score
+    ]
+    if not rows:
+        _rows_of_team(session, place, team)
+        scores = boards.scores_over_time(session, place.competition, [team])
+        rows = [
+            {"at": at.isoformat(), "name": "score", "score": score, "low": None, "high": None}
+            for _, at, score in scores
+        ]
+    split = competitions.find_split(session, place.competition, Visibility.PUBLIC)
+    rows.sort(key=lambda row: row["at"])
+    return figure(vega_charts.scores_of_team(rows, oracle=gate.get_oracle_score(split)))
 
 
 @router.get("/competitions/{slug}/leaderboard/charts")

@@ -20,7 +20,6 @@ from server.submissions import submissions
 from server.submissions import views as submission_views
 from server.submissions.list_filter import Show
 from server.submissions.views import SubmissionView
-from server.web import score_history
 from server.web.deps import Place
 
 LINES = 100
@@ -104,7 +103,7 @@ def listed(session: Session, place: Place, asked: ListQuery) -> dict[str, Any]:
         "has_more": len(found) > LINES,
         "in_progress": sum(view.submission.stage not in ENDED for view in views),
         "oracle": oracle,
-        "over_time": score_history.draw(score_history.of_views(views), oracle=oracle),
+        "has_history": sum(view.score is not None for view in views) > 1,
         "can_choose": can_choose(place),
         "is_revealed": is_revealed(competition),
         "is_ladder": gate.shows_ladder(competition),

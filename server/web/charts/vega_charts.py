@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import accumulate
 from typing import Any
 
 from server.web.charts.label_placement import LABEL_PX, place_labels
@@ -101,6 +102,27 @@ def score_over_time(
     if oracle is None:
         return _sized(alt.layer(lines, points), height=240)
     return _sized(alt.layer(lines, points, *_oracle_mark(oracle, [row["score"] for row in rows])), height=280)
+
+
+def scores_of_team(rows: list[dict[str, Any]], *, oracle: float | None) -> dict[str, Any]:
+    """Scores of one team with their intervals, and the best so far as steps. rows: at (ISO), name, score, low, high."""
+    alt = _altair()
+    best = accumulate((row["score"] for row in rows), max)
+    values = [row | {"best": highest} for row, highest in zip(rows, best, strict=True)]
+    axis = alt.Axis(grid=False, format=_time_format(rows), tickCount=8, labelOverlap="greedy", labelSeparation=8)
+    base = alt.Chart(alt.Data(values=values)).encode(x=alt.X("at:T", title=None, axis=axis))
+    tooltip = ["name:N", alt.Tooltip("score:Q", format=".5f"), alt.Tooltip("at:T", format="%d %b %H:%M")]
+    layers = [
+        base.mark_line(interpolate="step-after", strokeWidth=1.5, opacity=0.55).encode(y="best:Q"),
+        base.transform_filter("isValid(datum.low)")
+        .mark_rule(strokeWidth=5, opacity=0.35)
+        .encode(y="low:Q", y2="high:Q"),
+        base.mark_point(filled=True, size=60, opacity=1).encode(
+            y=alt.Y("score:Q", title="score", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=5)), tooltip=tooltip
+        ),
+    ]
+    marks = [] if oracle is None else _oracle_mark(oracle, [row["score"] for row in rows])
+    return _sized(alt.layer(*layers, *marks), height=200)
 
 
 def _oracle_mark(oracle: float, scores: Sequence[float]) -> list[Any]:

@@ -1,5 +1,6 @@
 """A submission's score on its page, and a team's scores over time: rank, best, factors, two compared."""
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -143,14 +144,15 @@ def test_an_epsilon_that_earns_nothing_stands_beyond_the_axis(make: Make, server
 
 def test_scores_over_time_are_drawn_once_there_are_two(make: Make, visitor: Visitor) -> None:
     make(0.05, 0.1, 0.02)
-    page = visitor.get(OWN).text
-    assert 'aria-label="3 scores over time, the best 0.10000, the latest 0.02000"' in page
-    assert page.count('class="scores-point"') == 3
+    [chart] = re.findall('data-chart="([^"]*)"', visitor.get(OWN).text)
+    [_, _, points] = visitor.get(chart).json()["layer"]
+    rows = points["data"]["values"] if "data" in points else visitor.get(chart).json()["data"]["values"]
+    assert [(row["score"], row["best"]) for row in rows] == [(0.05, 0.05), (0.1, 0.1), (0.02, 0.1)]
 
 
 def test_one_score_is_not_drawn(make: Make, visitor: Visitor) -> None:
     make(0.05)
-    assert "scores over time" not in visitor.get(OWN).text
+    assert "data-chart" not in visitor.get(OWN).text
 
 
 def test_two_of_ones_own_are_compared_by_the_paired_test(make: Make, visitor: Visitor) -> None:
