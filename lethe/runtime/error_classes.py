@@ -153,6 +153,14 @@ class ErrorClass(StrEnum):
         """Return the class of that name; None for one of another version, or of a refused upload."""
         return next((one for one in cls if one == name), None)
 
+    @classmethod
+    def _missing_(cls, value: object) -> "ErrorClass":
+        """Return what was stored under the name of another version, or of a refused upload."""
+        unknown = str.__new__(cls, str(value))
+        unknown._name_ = unknown._value_ = str(value)
+        unknown.message, unknown.advice, unknown.open_message = "", ADVICE, ""
+        return unknown
+
     @property
     def blame(self) -> Blame:
         return _BLAME.get(self, Blame.PARTICIPANT)

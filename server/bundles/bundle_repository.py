@@ -18,7 +18,7 @@ def published(session: Session, competition_id: str, *, on_boards: Collection[st
     parent_submission_ids = select(Submission.parent_id).where(
         Submission.id.in_(on_boards), Submission.parent_id.is_not(None)
     )
-    agreed = Submission.publish_code.is_(True) & (Submission.stage == Stage.SCORED.value)
+    agreed = Submission.publish_code.is_(True) & (Submission.stage == Stage.SCORED)
     statement = (
         select(Submission)
         .join(Team, Team.id == Submission.team_id)

@@ -113,7 +113,7 @@ def failures(session: Session, evaluated_ids: Sequence[str], *, since: datetime)
             Submission.competition_id,
         )
         .where(
-            Submission.stage == Stage.FAILED.value,
+            Submission.stage == Stage.FAILED,
             Submission.finished_at > since,
             Submission.competition_id.in_(evaluated_ids),
         )
@@ -146,7 +146,7 @@ def scored_by_team(session: Session, evaluated_ids: Sequence[str]) -> Sequence[t
     """Return the id of what was evaluated and the number of scored submissions of every team that has some."""
     rows = session.execute(
         select(Submission.competition_id, func.count())
-        .where(Submission.stage == Stage.SCORED.value, Submission.competition_id.in_(evaluated_ids))
+        .where(Submission.stage == Stage.SCORED, Submission.competition_id.in_(evaluated_ids))
         .group_by(Submission.competition_id, Submission.team_id)
     )
     return rows.all()
@@ -158,7 +158,7 @@ def failure_times(
     """Return when each failed submission ended, and by whose fault."""
     rows = session.execute(
         select(Submission.finished_at, Submission.fault).where(
-            Submission.stage == Stage.FAILED.value,
+            Submission.stage == Stage.FAILED,
             Submission.finished_at > since,
             Submission.competition_id.in_(evaluated_ids),
         )

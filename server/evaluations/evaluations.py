@@ -134,7 +134,7 @@ def cancel(session: Session, submission: Submission, *, refunded: bool) -> None:
         evaluation_repository.cancel_open_shards(session, evaluation.id)
         if results.return_to_replaced(session, evaluation):
             return
-    submission.stage = Stage.CANCELLED.value
+    submission.stage = Stage.CANCELLED
     submission.refunded = refunded
     submission.selected = False  # its place among the finals is another's
     submission.finished_at = now()
@@ -179,7 +179,7 @@ def fail(session: Session, evaluation: Evaluation, *, fault: Fault, error_class:
             return
         budget = competition_config(session, split).limits.leak_bits_per_day
         disclosed = leak_budget.disclose(session, evaluation, submission, budget=budget)
-        submission.stage = Stage.FAILED.value
+        submission.stage = Stage.FAILED
         submission.fault = fault.value
         submission.error_class = error_class
         submission.error = disclosed
@@ -203,7 +203,7 @@ def queue_runs_after_smoke(session: Session, evaluation_id: str) -> None:
     evaluation = evaluation_repository.lock_evaluation(session, evaluation_id)
     submission = session.get_one(Submission, evaluation.submission_id)
     split = session.get_one(Split, evaluation.split_id)
-    submission.stage = Stage.RUNNING.value
+    submission.stage = Stage.RUNNING
     queue_runs(session, evaluation, submission, shard_runs=competition_config(session, split).shard_runs)
 
 
@@ -217,7 +217,7 @@ def ask_for_score(session: Session, evaluation_id: str) -> None:
     evaluation.finished_at = clock(session)  # the sweep goes by it; a worker's own clock may be wrong
     split = session.get_one(Split, evaluation.split_id)
     if evaluation.is_current and split.visibility == Visibility.PUBLIC.value:
-        session.get_one(Submission, evaluation.submission_id).stage = Stage.SCORING.value
+        session.get_one(Submission, evaluation.submission_id).stage = Stage.SCORING
     send_after_commit(session, SCORE_EVALUATION, evaluation.id)
 
 

@@ -68,7 +68,7 @@ def begin(session: Session, shard: Shard, evaluation: Evaluation, submission: Su
     if evaluation.state == EvaluationState.QUEUED.value:
         started: dict[str, object] = {"state": EvaluationState.RUNNING.value, "started_at": now()}
         _set(session, EVALUATIONS, evaluation, started)
-    if submission.stage == Stage.QUEUED.value:
+    if submission.stage == Stage.QUEUED:
         stage = Stage.SMOKE if shard.kind == ShardKind.SMOKE.value else Stage.RUNNING
         _set(session, SUBMISSIONS, submission, {"stage": stage.value})
     if shard.turn == Turn.BEGUN.first:

@@ -39,7 +39,7 @@ def follow(session: Session, submission_id: str) -> None:
     statement = select(Submission).where(Submission.id == submission_id).with_for_update()
     whole = session.scalars(statement.execution_options(populate_existing=True)).one()
     parts = session.scalars(_parts([submission_id]).execution_options(populate_existing=True)).all()
-    before, whole.stage = whole.stage, _stage(parts).value
+    before, whole.stage = whole.stage, _stage(parts)
     failed = next((part for part in parts if part.stage == Stage.FAILED), None) if whole.stage == Stage.FAILED else None
     whole.fault = failed.fault if failed else None
     whole.error_class = failed.error_class if failed else None
@@ -74,7 +74,7 @@ def _parts(submission_ids: Sequence[str]) -> Select[Submission]:
 def _stage(parts: Sequence[Submission]) -> Stage:
     stages = {part.stage for part in parts}
     if not stages <= ENDED:
-        return Stage.QUEUED if stages == {Stage.QUEUED.value} else Stage.RUNNING
+        return Stage.QUEUED if stages == {Stage.QUEUED} else Stage.RUNNING
     if Stage.SCORED in stages:
         return Stage.SCORED
     return Stage.FAILED if Stage.FAILED in stages else Stage.CANCELLED

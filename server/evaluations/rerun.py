@@ -59,7 +59,7 @@ def score_again(session: Session, evaluation: Evaluation, *, tag: str, is_curren
     submission = session.get_one(Submission, evaluation.submission_id)
     if is_current:
         evaluation.is_current = False
-        submission.stage = Stage.SCORING.value
+        submission.stage = Stage.SCORING
         session.flush()
     split = session.get_one(Split, evaluation.split_id)
     replaced = evaluation.id if is_current else None
@@ -123,7 +123,7 @@ def resume(session: Session, evaluation: Evaluation) -> None:
 
 
 def _put_back(submission: Submission) -> None:
-    submission.stage = Stage.QUEUED.value
+    submission.stage = Stage.QUEUED
     submission.fault = submission.error_class = submission.error = submission.finished_at = None
     submission.refunded = False
 

@@ -22,12 +22,12 @@ def show_result(session: Session, evaluation: Evaluation) -> None:
         leak_budget.disclose(session, evaluation, submission, budget=budget),
     )
     if evaluation.state == EvaluationState.FAILED:
-        submission.stage = Stage.FAILED.value
+        submission.stage = Stage.FAILED
         submission.refunded = evaluation.fault != Fault.PARTICIPANT
     elif evaluation.state == EvaluationState.SCORING:
-        submission.stage, submission.finished_at, submission.refunded = Stage.SCORING.value, None, False
+        submission.stage, submission.finished_at, submission.refunded = Stage.SCORING, None, False
     else:
-        submission.stage = Stage.SCORED.value if evaluation.state == EvaluationState.SCORED else Stage.CANCELLED.value
+        submission.stage = Stage.SCORED if evaluation.state == EvaluationState.SCORED else Stage.CANCELLED
         submission.refunded = evaluation.state == EvaluationState.CANCELLED
 
 

@@ -106,5 +106,5 @@ def reopen(session: Session, evaluation: Evaluation) -> None:
     split = session.get_one(Split, evaluation.split_id)
     if evaluation.is_current and split.visibility == Visibility.PUBLIC.value:
         submission = session.get_one(Submission, evaluation.submission_id)
-        submission.stage = Stage.RUNNING.value
+        submission.stage = Stage.RUNNING
         submission.finished_at = None

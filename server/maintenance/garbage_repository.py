@@ -29,7 +29,7 @@ class Garbage:
 
 MANIFEST = "manifest.json"  # of a split
 _FOLDERS = select(Competition.slug, Split.visibility, Split.version).join(Split, Split.competition_id == Competition.id)
-_RAN = (Submission.stage != Stage.CANCELLED.value) | Submission.refunded.is_(False)
+_RAN = (Submission.stage != Stage.CANCELLED) | Submission.refunded.is_(False)
 
 
 def find_garbage(session: Session, storage: Storage, *, older_than: datetime) -> Iterator[Garbage]:

@@ -19,7 +19,8 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped, declared_attr, mapped_column, relationship
 
 from lethe.competition.visibility import Visibility
-from server.db import Base, database_time, new_id, now
+from lethe.runtime.error_classes import ErrorClass
+from server.db import Base, EnumText, database_time, new_id, now
 from server.models.competition import Split, value_in
 from server.models.leased import Leased
 from server.models.submission import Submission
@@ -74,7 +75,7 @@ class Evaluation(Base):
     n_runs: Mapped[int]
     priority: Mapped[int] = mapped_column(default=0)  # higher is served first
     fault: Mapped[str | None] = mapped_column(String(16))
-    error_class: Mapped[str | None] = mapped_column(String(40))
+    error_class: Mapped[ErrorClass | None] = mapped_column(EnumText(ErrorClass, 40))
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     created_at: Mapped[datetime] = mapped_column(default=now)
     started_at: Mapped[datetime | None]

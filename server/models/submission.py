@@ -7,7 +7,8 @@ from typing import Any
 from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, String, false, true
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from server.db import Base, new_id, now
+from lethe.runtime.error_classes import ErrorClass
+from server.db import Base, EnumText, new_id, now
 from server.logging import current_request_id
 from server.models.account import Account
 from server.models.competition import Competition, Team, value_in
@@ -25,7 +26,7 @@ class Stage(StrEnum):
     CANCELLED = "cancelled"
 
 
-ENDED = frozenset({Stage.SCORED.value, Stage.FAILED.value, Stage.CANCELLED.value})
+ENDED = frozenset({Stage.SCORED, Stage.FAILED, Stage.CANCELLED})
 
 
 class Fault(StrEnum):
@@ -63,9 +64,9 @@ class Submission(Base):
         String(40), default="", server_default=""
     )  # of the file; "late": after the close
     is_official: Mapped[bool] = mapped_column(default=True, server_default=true())  # ranks, and may be a final
-    stage: Mapped[str] = mapped_column(String(16), default=Stage.QUEUED.value)
+    stage: Mapped[Stage] = mapped_column(EnumText(Stage, 16), default=Stage.QUEUED)
     fault: Mapped[str | None] = mapped_column(String(16))
-    error_class: Mapped[str | None] = mapped_column(String(40))
+    error_class: Mapped[ErrorClass | None] = mapped_column(EnumText(ErrorClass, 40))
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # message, exception_type, file, line
     refunded: Mapped[bool] = mapped_column(default=False)  # does not count against the quota
     selected: Mapped[bool] = mapped_column(default=False)  # chosen for the private board

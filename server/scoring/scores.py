@@ -139,7 +139,7 @@ def record(
     competition = session.get_one(Competition, split.competition_id)
     if is_public and evaluation.is_current:
         leak_budget.count(session, evaluation, gate.bits_counted(gate.score(found, competition)))
-        submission.stage = Stage.SCORED.value
+        submission.stage = Stage.SCORED
         submission.finished_at = now()
         dispatch.notify(session, submission.competition_id, "submission.scored", {"submission": submission.id})
     notify_unconfirmed(session, evaluation, found)

@@ -24,7 +24,7 @@ NOT_YET = "The answers of this submission's model come with its run on the publi
 NOT_STORED = "No answers of this submission's model are stored."
 NOT_FINITE = "This submission's model has no answers: its losses on these questions are infinite or not numbers."
 SILENT = "This submission's model answers each of these questions with nothing."
-BEFORE_THEY_COME = (Stage.QUEUED.value, Stage.SMOKE.value)
+BEFORE_THEY_COME = (Stage.QUEUED, Stage.SMOKE)
 
 
 @dataclass(frozen=True)

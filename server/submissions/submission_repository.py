@@ -17,7 +17,7 @@ from server.submissions.list_filter import Show
 def count_taken_back(session: Session, team_id: str, *, since: datetime, before: datetime) -> int:
     """Return how many submissions of the team, received in [since, before), it cancelled before they counted."""
     mine = Submission.team_id == team_id, Submission.received_at >= since, Submission.received_at < before
-    cancelled = Submission.parent_id.is_(None), Submission.stage == Stage.CANCELLED.value, Submission.refunded.is_(True)
+    cancelled = Submission.parent_id.is_(None), Submission.stage == Stage.CANCELLED, Submission.refunded.is_(True)
     return session.scalar(select(func.count()).where(*mine, *cancelled)) or 0
 
 
@@ -86,7 +86,7 @@ def page_of_team(
     elif show is Show.FINALS:
         statement = statement.where(Submission.id.in_(final_ids))
     elif show is Show.FAILED:
-        statement = statement.where(Submission.stage == Stage.FAILED.value)
+        statement = statement.where(Submission.stage == Stage.FAILED)
     return session.scalars(statement.order_by(*order).offset(offset).limit(limit)).all()
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lethe.runtime.error_classes import ADVICE, ErrorClass
+from lethe.runtime.error_classes import ErrorClass
 from lethe.submission.traceback_text import names_line
 from server.disclosure import gate
 from server.models.evaluation import Evaluation
@@ -62,10 +62,9 @@ def raised_line(traceback: str, exception_type: str) -> str:
     return next(named, "") if exception_type else ""
 
 
-def _advice(error_class: str, error: Mapping[str, Any]) -> str:
-    known = ErrorClass.from_name(error_class)
-    if known is ErrorClass.EXCEPTION and "bits" in error:
-        return f"{known.advice} {UNLIKE_THE_SAMPLE}"
+def _advice(error_class: ErrorClass, error: Mapping[str, Any]) -> str:
+    if error_class is ErrorClass.EXCEPTION and "bits" in error:
+        return f"{error_class.advice} {UNLIKE_THE_SAMPLE}"
     if error.get("withheld"):
         return "Run it on the public sample, where nothing is withheld: `lethe check FILE --log`."
-    return known.advice if known else ADVICE
+    return error_class.advice

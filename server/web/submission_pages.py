@@ -20,7 +20,7 @@ from server.deps import DatabaseDep, SessionDep, SettingsDep, StorageDep
 from server.disclosure import gate
 from server.evaluations.unserved import find_wait
 from server.finals import finals
-from server.models.submission import ENDED, Fault, Submission
+from server.models.submission import ENDED, Fault, Stage, Submission
 from server.storage import Storage
 from server.submissions import receipts, submissions
 from server.submissions import views as submission_views
@@ -334,8 +334,8 @@ def _receipts(view: SubmissionView, *, is_organiser: bool) -> list[str]:
 def _state_in_words(view: SubmissionView) -> str:
     """Return what the page's title says."""
     progress, stage = view.progress, view.submission.stage
-    if stage == "running" and progress:
+    if stage is Stage.RUNNING and progress:
         return f"{progress.runs_done} of {progress.runs_total} runs"
     if view.score:
         return f"Scored {view.score.final_score:.5f}"
-    return "Smoke run" if stage == "smoke" else stage.capitalize()
+    return "Smoke run" if stage is Stage.SMOKE else stage.capitalize()

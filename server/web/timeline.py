@@ -36,7 +36,7 @@ class Event:
 
 def timeline_steps(view: SubmissionView) -> list[Step]:
     """Return the steps of a submission, and which it has taken."""
-    stage = Stage(view.submission.stage)
+    stage = view.submission.stage
     if stage in (Stage.FAILED, Stage.CANCELLED):
         reached = _reached(view)
         state = "failed" if stage is Stage.FAILED else "stopped"

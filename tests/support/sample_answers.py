@@ -44,4 +44,4 @@ def end_smoke_run(server: Instance, submission: str, answers: list[str] | None, 
         smoke.result_key = f"evaluations/{evaluation.id}/sample-attempt-1.json"
         smoke.result_sha256 = server.storage.write(smoke.result_key, result.encode())
         evaluation.state = EvaluationState.RUNNING.value
-        session.get_one(Submission, submission).stage = Stage.RUNNING.value
+        session.get_one(Submission, submission).stage = Stage.RUNNING

@@ -85,7 +85,7 @@ def test_no_message_reaches_two_queues() -> None:
     assert len({(exchange, key) for _, exchange, key in found}) == len(found)
 
 
-def test_worker_takes_scores_then_preparations_then_its_own_messages(redis_server: RedisProcess) -> None:
+def test_worker_takes_scores_then_preparations_then_its_own_messages(redis_url: str) -> None:
     """A sweep that took longer than its interval was once followed by the next, and no score was ever computed."""
     program = (
         "from celery.signals import celeryd_init; from worker.app import app\n"
@@ -101,7 +101,7 @@ def test_worker_takes_scores_then_preparations_then_its_own_messages(redis_serve
         "        while len(taken) < len(queues): connection.drain_events(timeout=10)\n"
         "print(*taken)"
     )
-    taken = run_code(program, LETHE_REDIS_URL=redis_server.broker_url)
+    taken = run_code(program, LETHE_REDIS_URL=redis_url)
     assert taken.split() == [
         "lethe.control", "lethe.prepare", "one@test.dq2", "lethe.cpu", "lethe.messages", "lethe.metrics",
     ]  # fmt: skip

@@ -282,7 +282,7 @@ def test_public_score_is_shown_and_a_private_one_never(server: Instance) -> None
         for table, evaluation, score in ((PublicScore, public, 0.25), (PrivateScore, private, 0.777)):
             row = {"evaluation_id": evaluation.id, "submission_id": submission_id, "final_score": score}
             session.add(table(**row, **values, details={"epsilon": 3.21}))
-        session.get_one(Submission, submission_id).stage = Stage.SCORED.value
+        session.get_one(Submission, submission_id).stage = Stage.SCORED
     shown = server.client.get(f"/api/v1/submissions/{submission_id}", headers=headers)
     assert shown.json()["score"]["final_score"] == 0.25
     for sealed in ("0.777", "0.123", "0.456", "0.789", "3.21"):
