@@ -6,6 +6,7 @@ from typing import Any
 
 from lethe.competition.file import RunRules
 from lethe.competition.run_limits import RetrainingCost
+from lethe.runtime.error_classes import ErrorClass
 from server.competitions.stored_file import stored_file
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, Shard, ShardKind
@@ -84,7 +85,7 @@ class ShardFailure:
     """
 
     fault: Fault
-    error_class: str
+    error_class: ErrorClass
     message: str
     run: int
     exception_type: str | None = None

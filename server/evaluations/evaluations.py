@@ -154,7 +154,9 @@ def runs_started(session: Session, submission: Submission) -> bool:
     return any(shard.attempt > 0 for shard in evaluation_repository.get_shards(session, [e.id for e in evaluations]))
 
 
-def fail(session: Session, evaluation: Evaluation, *, fault: Fault, error_class: str, error: dict[str, object]) -> None:
+def fail(
+    session: Session, evaluation: Evaluation, *, fault: Fault, error_class: ErrorClass, error: dict[str, object]
+) -> None:
     """End the evaluation, and with it a public submission, with a named failure.
 
     Where the host failed at a re-run that organisers asked for, the score before it counts again. A score that is there

@@ -152,7 +152,7 @@ def _rows_of_team(
 def team_figure(session: SessionDep, place: PlaceDep, team: str) -> Response:
     """Send a team's public scores over time; of the reader's own submissions with names and intervals."""
     own = _scored_of_team(session, place) if place.team and place.team.id == team else []
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "at": view.submission.received_at.isoformat(),
             "name": view.submission.message or view.submission.filename,

@@ -90,7 +90,7 @@ class ShardJob(Job[None]):
         verdict = failed.verdict
         failure = ShardFailure(
             fault=Fault(verdict.fault.value),
-            error_class=verdict.error_class,
+            error_class=ErrorClass(verdict.error_class),
             message=verdict.message,
             run=failed.run,
             exception_type=verdict.exception_type or None,

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue
 
 from lethe.evaluation.sample_answer_files import UnlearnedAnswers
+from lethe.runtime.error_classes import ErrorClass
 from server.api.schema import FromProgram, In, Out
 from server.evaluations.claimed_shard import ShardFailure
 from server.models.submission import Fault
@@ -134,8 +135,8 @@ class FailureIn(FromProgram):
     logs: list[RunLogIn] = Field(default_factory=list, max_length=16)
 
     def failure(self) -> ShardFailure:
-        values = self.model_dump(exclude={"runs_done", "logs", "fault"})
-        return ShardFailure(fault=Fault(self.fault), **values)
+        values = self.model_dump(exclude={"runs_done", "logs", "fault", "error_class"})
+        return ShardFailure(fault=Fault(self.fault), error_class=ErrorClass(self.error_class), **values)
 
 
 class ReasonIn(FromProgram):

@@ -112,14 +112,16 @@ def scores_of_team(rows: list[dict[str, Any]], *, oracle: float | None) -> dict[
     axis = alt.Axis(grid=False, format=_time_format(rows), tickCount=8, labelOverlap="greedy", labelSeparation=8)
     base = alt.Chart(alt.Data(values=values)).encode(x=alt.X("at:T", title=None, axis=axis))
     tooltip = ["name:N", alt.Tooltip("score:Q", format=".5f"), alt.Tooltip("at:T", format="%d %b %H:%M")]
+
+    def y(field: str) -> Any:
+        return alt.Y(field, title="score", axis=alt.Axis(tickCount=5))
+
     layers = [
-        base.mark_line(interpolate="step-after", strokeWidth=1.5, opacity=0.55).encode(y="best:Q"),
+        base.mark_line(interpolate="step-after", strokeWidth=1.5, opacity=0.55).encode(y=y("best:Q")),
         base.transform_filter("isValid(datum.low)")
         .mark_rule(strokeWidth=5, opacity=0.35)
-        .encode(y="low:Q", y2="high:Q"),
-        base.mark_point(filled=True, size=60, opacity=1).encode(
-            y=alt.Y("score:Q", title="score", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=5)), tooltip=tooltip
-        ),
+        .encode(y=y("low:Q"), y2="high:Q"),
+        base.mark_point(filled=True, size=60, opacity=1).encode(y=y("score:Q"), tooltip=tooltip),
     ]
     marks = [] if oracle is None else _oracle_mark(oracle, [row["score"] for row in rows])
     return _sized(alt.layer(*layers, *marks), height=200)

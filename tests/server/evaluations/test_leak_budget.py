@@ -26,7 +26,7 @@ MIN_PRICE = estimate_price(detail_bits=0, n_runs=N).least
 WHOLE = estimate_price(detail_bits=DETAIL_BITS, n_runs=N).whole
 FAILURE = ShardFailure(
     fault=Fault.PARTICIPANT,
-    error_class="exception",
+    error_class=ErrorClass.EXCEPTION,
     message="It raised. See a.py, line 7.",
     run=3,
     exception_type="ValueError",
@@ -129,7 +129,9 @@ def test_no_budget_tells_classes_only(database: Database, fail: Fail) -> None:
 
 def test_details_whose_price_is_not_known_need_a_budget_too(database: Database, submit: Submit) -> None:
     set_budget(database, 0)
-    unpriced = ShardFailure(fault=Fault.PARTICIPANT, error_class="exception", message="no", run=1, line=7, file="a.py")
+    unpriced = ShardFailure(
+        fault=Fault.PARTICIPANT, error_class=ErrorClass.EXCEPTION, message="no", run=1, line=7, file="a.py"
+    )
     assert failed(database, submit("a"), unpriced).line is None
 
 
@@ -146,7 +148,7 @@ def test_public_sample_and_faults_of_this_side_cost_nothing(database, competitio
     set_budget(database, 0)
     smoke = failed(database, add_submission(database, competition, "a", smoke=True), FAILURE)
     assert (smoke.line, smoke.withheld, smoke.bits) == (7, False, None)
-    host = ShardFailure(fault=Fault.HOST, error_class="host-fault", message="ours", run=0)
+    host = ShardFailure(fault=Fault.HOST, error_class=ErrorClass.HOST_FAULT, message="ours", run=0)
     with database.write() as session:  # the first submission's other shards went with it
         assert session.query(Disclosure).count() == 0
     assert failed(database, add_submission(database, competition, "b"), host).message == "ours"

@@ -9,6 +9,7 @@ from sqlalchemy import select, update
 
 from lethe.data.errors import DamagedSplit
 from lethe.evaluation.model_outputs import OUTPUT_PATHS
+from lethe.runtime.error_classes import ErrorClass
 from server.competitions import damaged_splits, split_leases
 from server.competitions.stalled_preparations import CHECKING
 from server.db import clock
@@ -108,7 +109,7 @@ def test_result_that_is_damaged_after_the_score_leaves_the_score(server: Instanc
 def test_score_stays_where_damaged_runs_cannot_be_made_again(server: Instance, evaluation: str) -> None:
     assert score(server, evaluation) is True
     damage_after_the_score(server, evaluation)
-    failure = ShardFailure(fault=Fault.PARTICIPANT, error_class="exception", message="it broke", run=0)
+    failure = ShardFailure(fault=Fault.PARTICIPANT, error_class=ErrorClass.EXCEPTION, message="it broke", run=0)
     with server.database.write() as session:
         shard = leases.claim(session, worker="w", lease_s=60)
         assert shard is not None
