@@ -17,14 +17,17 @@ from numpy.typing import NDArray
 from lethe.runtime.error_classes import ErrorClass
 from lethe.runtime.weights_layout import TensorSlot, WeightsLayout
 from sandbox.guest.frame_format import (
+    CHECKPOINT_TAG,
+    CHOICE_TAG,
     FAULT_LENGTH,
     FAULT_TAG,
     MAX_FAULT_BYTES,
+    MAX_SLOTS,
+    NUMBER,
     TAG_BYTES,
     WEIGHTS_TAG,
     WRONG_RETURN_TAG,
 )
-from sandbox.guest.notebook.frame_format import CHECKPOINT_TAG, CHOICE_TAG, MAX_SLOTS, NUMBER
 
 MIN_HALVES = 32  # values that happen to be representable in half precision are taken for rounded ones from here on
 _WEIGHTS_TAGS = frozenset({WEIGHTS_TAG, WRONG_RETURN_TAG})

@@ -8,7 +8,8 @@ many there are. Code that opens a session in a web server does it within a turn.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Concatenate, ParamSpec, TypeVar
 
@@ -18,7 +19,38 @@ from fastapi.concurrency import run_in_threadpool
 from sqlalchemy.orm import Session
 from starlette.requests import ClientDisconnect
 
+from lethe.errors import AppError
 from server.db import CONNECTIONS, Database
+from server.errors import Overloaded, RateLimited
+
+RETRY_AFTER_S = 10
+
+
+class Shares:
+    """So many for each owner, and so many for all together; 0: any number. `what` ends the refusal's sentence."""
+
+    def __init__(self, *, per_owner: int, in_all: int, what: str) -> None:
+        self._per_owner = per_owner
+        self._in_all = in_all
+        self._what = what
+        self._held: Counter[Hashable] = Counter()
+
+    def find_refusal(self, owner: Hashable) -> AppError | None:
+        """Return why `owner` gets no more: 429 for its own share, 503 for that of all; None if it does."""
+        if self._per_owner and self._held[owner] >= self._per_owner:
+            return RateLimited(f"You have {self._what} already; wait until they end", retry_after_s=RETRY_AFTER_S)
+        if self._in_all and self._held.total() >= self._in_all:
+            return Overloaded(f"The server has {self._what} already; try again shortly", retry_after_s=RETRY_AFTER_S)
+        return None
+
+    def take(self, owner: Hashable) -> None:
+        self._held[owner] += 1
+
+    def give_back(self, owner: Hashable) -> None:
+        self._held[owner] -= 1
+        if not self._held[owner]:
+            del self._held[owner]
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

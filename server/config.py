@@ -14,8 +14,7 @@ from sqlalchemy.exc import ArgumentError
 
 from lethe.competition.network_size import MAX_PARAMETERS
 from lethe.errors import InvalidInput
-from server.environment import describe_wrong_values
-from server.socket_paths import socket_path
+from server.environment import describe_wrong_values, socket_path
 
 SCHEMES = {  # of each service's URL
     "database_url": ("sqlite", "postgresql", "postgresql+psycopg"),

@@ -16,18 +16,20 @@ import structlog
 from sqlalchemy import (
     JSON,
     DateTime,
+    Delete,
     Dialect,
     Engine,
     Float,
     MetaData,
     String,
     TypeDecorator,
+    Update,
     create_engine,
     event,
     literal,
     select,
 )
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, CursorResult
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
@@ -35,6 +37,18 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from server.bounded_connections import bound
+
+
+def changes_one_row(session: Session, statement: Update) -> bool:
+    """Run an update whose conditions name one row and its expected state. Return False if that is no longer so."""
+    return changed_rows(session, statement) == 1
+
+
+def changed_rows(session: Session, statement: Update | Delete) -> int:
+    """Run an update or a deletion. Return how many rows it changed."""
+    result = session.execute(statement)
+    return result.rowcount if isinstance(result, CursorResult) else 0
+
 
 log = structlog.get_logger()
 DAY = timedelta(days=1)

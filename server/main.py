@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from server import health, logging, queue, telemetry
-from server.admission import Admission
+from server.admission import Admission, Shares
 from server.api import (
     accounts,
     benchmarks,
@@ -39,10 +39,9 @@ from server.config import get_settings
 from server.middleware import PlainHeaders, RequestIds
 from server.problem_details import Problem, add_handlers, problems
 from server.prometheus.exposition import LastFigures
-from server.prometheus.http import Measured
+from server.prometheus.router import Measured
 from server.prometheus.router import router as metrics_router
 from server.request_bodies import BodyLimit
-from server.shares import Shares
 from server.web.api_reference import first_sentence
 from server.web.last_answers import LastAnswers
 from server.web.page_router import error_page

@@ -44,7 +44,7 @@ RULES = {
             "server/evaluations/leases.py",
             "server/evaluations/claimed_shard.py",
             "server/evaluations/lease_repository.py",
-            "server/conditional_update.py",
+            "server/db.py",
         ),
         (
             "tests/server/evaluations",

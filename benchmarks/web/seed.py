@@ -16,8 +16,7 @@ from server.db import Base, Database, now
 from server.migrate import upgrade
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionOrganiser, Membership, Split, Team
-from server.models.evaluation import Evaluation, PrivateScore, PublicScore, RunLog, Shard, ShardAttempt
-from server.models.metric_result import MetricResult
+from server.models.evaluation import Evaluation, MetricResult, PrivateScore, PublicScore, RunLog, Shard, ShardAttempt
 from server.models.submission import Submission
 from server.models.worker import Worker
 from server.storage import Storage, content_key

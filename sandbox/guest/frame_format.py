@@ -8,9 +8,27 @@ and caps that of the second, so neither can make it wait for, or hold, more than
 
 import json
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 from lethe.runtime.error_classes import ErrorClass
+
+CHECKPOINT_TAG = b"LCF1"
+CHOICE_TAG = b"LCE1"
+NUMBER = struct.Struct("<I")
+MAX_SLOTS = 1 << 20
+FIRST, SECOND, AGAIN = range(3)  # slots of a comparison: two models of one program, and the second's like by another
+
+
+def encode_checkpoint_head(slot: int) -> bytes:
+    """Return what stands before a checkpoint's safetensors file."""
+    return CHECKPOINT_TAG + NUMBER.pack(slot)
+
+
+def encode_choice(slots: Sequence[int]) -> bytes:
+    """Return the end of the stream: the slots that count, in the order of their runs."""
+    return CHOICE_TAG + NUMBER.pack(len(slots)) + b"".join(NUMBER.pack(slot) for slot in slots)
+
 
 WEIGHTS_TAG = b"LWF1"
 WRONG_RETURN_TAG = b"LWR1"

@@ -7,12 +7,11 @@ from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from server.accounts.look_alikes import get_shape, shape_of
-from server.conditional_update import changes_one_row
+from server.db import changes_one_row
 from server.models.account import Account, ApiToken, PasswordReset, RecoveryCode, Role, WebSession
 from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Membership, Team
-from server.models.invitation import Invitation
 from server.models.notification import QueuedEmail
-from server.models.participation import AdmittedAddress, Participant
+from server.models.participation import AdmittedAddress, Invitation, Participant
 from server.models.submission import Submission
 
 NAMES = 0x6E616D65  # the class of advisory locks on the shapes of names

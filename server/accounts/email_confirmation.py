@@ -19,7 +19,7 @@ from server.config import get_settings
 from server.db import now
 from server.errors import Conflict
 from server.models.account import Account
-from server.notifications import email_queue
+from server.notifications import outbox
 
 LIFETIME = timedelta(days=3)
 MAX_TIME_DIGITS = 12  # digits of a time in seconds
@@ -41,12 +41,12 @@ def send_letter(session: Session, account: Account) -> bool:
 
     Raises RateLimited: an address gets few of them, whoever names it.
     """
-    if account.email is None or account.email_confirmed_at is not None or not email_queue.is_on():
+    if account.email is None or account.email_confirmed_at is not None or not outbox.sends_mail():
         return False
     rate_limit.confirmations.take(account.email)
-    link = email_queue.link(f"/confirm?token={make_token(account)}")
+    link = outbox.page_url(f"/confirm?token={make_token(account)}")
     body = LETTER.format(name=account.name, link=link, days=LIFETIME.days)
-    return email_queue.queue_mail(session, to=account.email, subject="Confirm your address", body=body)
+    return outbox.queue_mail(session, to=account.email, subject="Confirm your address", body=body)
 
 
 def make_token(account: Account) -> str:

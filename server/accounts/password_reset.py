@@ -13,7 +13,7 @@ from server.audit import log as audit
 from server.db import now
 from server.errors import Conflict, RateLimited
 from server.models.account import Account
-from server.notifications import email_queue
+from server.notifications import outbox
 
 BY_MAIL = timedelta(hours=1)
 BY_ADMINISTRATOR = timedelta(hours=24)
@@ -40,7 +40,7 @@ class IssuedReset:
     @property
     def link(self) -> str:
         """The address of the page that takes the new password: at the instance's own name, whatever a request said."""
-        return email_queue.link(f"/reset?token={self.token}")
+        return outbox.page_url(f"/reset?token={self.token}")
 
 
 def issue(session: Session, account: Account, *, actor: Account | None, lifetime: timedelta) -> IssuedReset:
@@ -75,7 +75,7 @@ def send_link(session: Session, who: str) -> None:
         return
     issued = issue(session, account, actor=None, lifetime=BY_MAIL)
     body = LETTER.format(name=account.name, link=issued.link, minutes=round(BY_MAIL.total_seconds() / 60))
-    email_queue.queue_mail(session, to=account.email, subject="A new password", body=body)
+    outbox.queue_mail(session, to=account.email, subject="A new password", body=body)
 
 
 def get_account(session: Session, token: str) -> Account:

@@ -19,15 +19,14 @@ from server.audit import log as audit
 from server.competitions import competition_repository, competitions, lifecycle, stalled_preparations, texts
 from server.competitions.draft_deletion import forget_tasks
 from server.competitions.phases import shown_period
-from server.competitions.read_file import read_file
-from server.competitions.stored_file import own_values, stored_file
+from server.competitions.stored_file import own_values, read_file, stored_file
 from server.datasets import datasets
 from server.db import now, start_of_day
 from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Split, SplitState
 from server.models.rejudging import Announcement
-from server.notifications import dispatch, email_queue
+from server.notifications import dispatch, outbox
 from server.teams import team_repository
 
 CHANGEABLE = (CompetitionState.DRAFT, CompetitionState.READY, CompetitionState.OPEN, CompetitionState.CLOSED)
@@ -102,7 +101,7 @@ def _change_fields(
     _require_changeable(competition, values)
     found = Change(stored_file(competition), _merged(competition, values))
     _require_phases_stay(session, competition, found)
-    if "participation" in values and found.after.participation.confirmed_email and not email_queue.is_on():
+    if "participation" in values and found.after.participation.confirmed_email and not outbox.sends_mail():
         raise Conflict("This instance sends no e-mail, so nobody could confirm an address: leave confirmed_email off")
     if "limits" in values:
         _check_limits(competition, found)

@@ -9,8 +9,7 @@ from sqlalchemy.orm import Session
 from server.models.account import Account
 from server.models.audit import AuditEvent
 from server.models.competition import Competition, Split, Team
-from server.models.evaluation import Evaluation, PrivateScore, PublicScore
-from server.models.metric_result import MetricResult
+from server.models.evaluation import Evaluation, MetricResult, PrivateScore, PublicScore
 from server.models.participation import TermsAcceptance
 from server.models.submission import Submission
 

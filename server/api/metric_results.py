@@ -16,7 +16,7 @@ from server.deps import SessionDep
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber, ShownTable, ShownText
 from server.metric_results import metric_results
-from server.models.metric_result import MetricResult
+from server.models.evaluation import MetricResult
 from server.problem_details import problems
 from server.submission_analysis import comparison
 from server.submission_analysis.comparison import SubmissionComparison

@@ -16,7 +16,7 @@ from server.competitions import questions, texts
 from server.competitions.questions import ShownQuestion
 from server.competitions.stored_file import stored_file
 from server.deps import SessionDep
-from server.models.question import Question
+from server.models.participation import Question
 from server.problem_details import problems
 
 

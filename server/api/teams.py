@@ -12,7 +12,7 @@ from server.api.schema import In, Out
 from server.deps import SessionDep
 from server.models.account import Account
 from server.models.competition import Team
-from server.models.invitation import Invitation
+from server.models.participation import Invitation
 from server.problem_details import problems
 from server.teams import joining, teams
 

@@ -25,7 +25,7 @@ from lethe.errors import InvalidInput, Violation
 from server.archives.exporter import FILES, FORMAT, MANIFEST, RECEIPTS, ROWS
 from server.archives.tables import ADDED_LATER, OF_ACCOUNTS, OWN_PARTS, PEOPLE, Part, Row
 from server.competitions.lifecycle import RESCORED
-from server.competitions.read_file import check_size
+from server.competitions.stored_file import check_size
 from server.errors import Conflict
 from server.evaluations.kept_weights import weights_key
 from server.models.competition import CompetitionState

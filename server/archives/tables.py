@@ -19,11 +19,17 @@ from server.downloads import plain_row
 from server.models.account import Account
 from server.models.audit import AuditEvent
 from server.models.competition import Competition, CompetitionOrganiser, Membership, Split, Team
-from server.models.evaluation import Evaluation, PrivateScore, PublicScore, RunLog, Shard, ShardAttempt
-from server.models.leak_budget import Disclosure
-from server.models.metric_result import MetricResult
-from server.models.participation import CompetitionText, Participant, TermsAcceptance
-from server.models.question import Question
+from server.models.evaluation import (
+    Disclosure,
+    Evaluation,
+    MetricResult,
+    PrivateScore,
+    PublicScore,
+    RunLog,
+    Shard,
+    ShardAttempt,
+)
+from server.models.participation import CompetitionText, Participant, Question, TermsAcceptance
 from server.models.rejudging import Announcement, Rejudging
 from server.models.submission import Submission
 

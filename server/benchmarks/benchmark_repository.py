@@ -9,8 +9,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from server.models.benchmark import Benchmark
 from server.models.competition import Competition, Split, Team
-from server.models.evaluation import Evaluation, PublicScore
-from server.models.metric_result import MetricResult
+from server.models.evaluation import Evaluation, MetricResult, PublicScore
 from server.models.submission import Submission
 
 PUBLIC = Visibility.PUBLIC.value

@@ -17,8 +17,7 @@ from server.benchmarks.units import BenchmarkCell, MethodUnit, benchmark_file, m
 from server.competitions.stored_file import stored_file
 from server.metric_results.metric_results import hash_parameters
 from server.models.benchmark import Benchmark
-from server.models.evaluation import PublicScore
-from server.models.metric_result import MetricResult
+from server.models.evaluation import MetricResult, PublicScore
 
 Json = dict[str, Any]
 

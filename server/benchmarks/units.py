@@ -14,8 +14,7 @@ from server.benchmarks import benchmark_repository
 from server.metric_results.metric_results import hash_parameters
 from server.models.benchmark import Benchmark
 from server.models.competition import Competition, Split
-from server.models.evaluation import Evaluation
-from server.models.metric_result import MetricResult
+from server.models.evaluation import Evaluation, MetricResult
 from server.models.submission import Stage, Submission
 
 

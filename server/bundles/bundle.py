@@ -5,11 +5,15 @@ hidden data. `manifest.json`, signed like a receipt, names every other file with
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import IO, Any
 from zipfile import ZipFile
 
+from jinja2 import Environment
+from markupsafe import Markup
 from sqlalchemy.orm import Session
 
 import lethe
@@ -17,7 +21,7 @@ from lethe.client.bundle import COMPETITION, FORMAT, MANIFEST
 from lethe.competition.visibility import Visibility
 from lethe.metrics.scoring.sample_size import smallest_detectable_shift
 from server.admin import competition_edits
-from server.bundles import data_card, entries, site
+from server.bundles import data_card, entries
 from server.competitions import competitions, lifecycle, organisers, phases, questions
 from server.competitions.stored_file import stored_file
 from server.config import Settings
@@ -29,8 +33,50 @@ from server.leaderboard.boards import Board
 from server.leaderboard.columns import board_row
 from server.leaderboard.ranking import Row
 from server.models.competition import Competition
+from server.parsing.markdown import markdown
 from server.storage import Storage
 from server.submissions import receipts
+from server.template_environment import TEMPLATES, new_environment
+
+FOLDER = TEMPLATES / "bundle"
+STYLE = "style.css"
+IMAGE = re.compile(r'<img src="([^"]*)" alt="([^"]*)"[^>]*>')
+PAGES = {
+    "index.html": "Leaderboards",
+    "entries.html": "Entries",
+    "about.html": "Competition",
+    "data.html": "Data and replay",
+}
+
+
+def pages(content: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and the content of each page and of its style. content: what the bundle's JSON files hold."""
+    places = {part["submission"]: entry["id"] for entry in content["entries"] for part in entry["parts"]}
+    for name in PAGES:
+        html = environment().get_template(name).render(page=name, pages=PAGES, places=places, **content)
+        yield name, html.encode()
+    yield STYLE, (FOLDER / STYLE).read_bytes()
+
+
+@lru_cache
+def environment() -> Environment:
+    """Return the templates' environment, made once."""
+    made = new_environment(FOLDER)
+    made.filters.update(score=_score, when=_when, markdown=_text)
+    return made
+
+
+def _score(value: float | None) -> str:
+    return "–" if value is None else f"{value:.5f}"
+
+
+def _when(value: str | None) -> str:
+    return f"{datetime.fromisoformat(value):%Y-%m-%d %H:%M} UTC" if value else "–"
+
+
+def _text(text: str) -> Markup:
+    """Return Markdown as HTML; pictures, which lie elsewhere, as links."""
+    return Markup(IMAGE.sub(r'<a href="\1">\2</a>', str(markdown(text))))  # noqa: S704 (of what the parser has escaped)
 
 
 def spooled(
@@ -69,7 +115,7 @@ def _write(
     file = data_card.published_file(stored_file(competition), with_seeds=not withheld)
     archive.add(COMPETITION, [_json(file)], compress=True)
     archive.add("CITATION.cff", [_citation(content["about"]).encode()], compress=True)
-    for name, page in site.pages(content | {"receipt_key": receipts.public_key_text(settings)}):
+    for name, page in pages(content | {"receipt_key": receipts.public_key_text(settings)}):
         archive.add(name, [page], compress=True)
     sums = "".join(f"{entry['sha256']}  {name}\n" for name, entry in sorted(archive.entries.items()))
     archive.add("SHA256SUMS", [sums.encode()], compress=True)

@@ -9,9 +9,8 @@ from sqlalchemy.orm import Session, aliased, defer
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from server.models.account import Account
-from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Split
+from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, ModelShard, Split
 from server.models.evaluation import Evaluation
-from server.models.model_shard import ModelShard
 from server.models.registry import metadata
 
 DELETED = "deleted-"  # begins the slug that a deleted draft leaves behind

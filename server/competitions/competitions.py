@@ -14,15 +14,13 @@ from lethe.text_files import plain_text
 from server import queue
 from server.audit import log as audit
 from server.competitions import competition_repository, lifecycle, participation, stalled_preparations, texts
-from server.competitions.read_file import read_file
-from server.competitions.stored_file import own_values, readable, store_file, stored_file
+from server.competitions.stored_file import own_values, read_file, readable, store_file, stored_file
 from server.datasets import datasets
 from server.datetime_format import in_words
 from server.db import clock, now
 from server.errors import Conflict, NotAllowed
 from server.models.account import Account, Role
-from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Split, SplitState
-from server.models.model_shard import ModelShard
+from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, ModelShard, Split, SplitState
 
 
 def get(session: Session, slug: str, *, account: Account | None) -> Competition:

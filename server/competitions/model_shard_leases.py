@@ -15,13 +15,12 @@ from sqlalchemy.orm import Session
 from lethe.competition.file import CompetitionFile
 from lethe.competition.model_shards import ShardToMake
 from lethe.competition.visibility import Visibility
-from server.competitions import competitions, split_leases, stalled_preparations, stopped_preparations
+from server.competitions import competitions, split_leases, stalled_preparations
 from server.competitions.split_leases import SplitWork
 from server.competitions.stored_file import split_file, stored_file
 from server.db import clock, database_time
 from server.jobs.leases import AVOIDED_FOR_S, Jobs, Loss, claiming, take
-from server.models.competition import Competition, CompetitionState, Split, SplitState
-from server.models.model_shard import ModelShard, ModelShardState
+from server.models.competition import Competition, CompetitionState, ModelShard, ModelShardState, Split, SplitState
 from server.models.worker import Worker, WorkerState
 from server.queue import PREPARE_SHARD, PREPARE_SPLIT, RESENT_AFTER, send_after_commit
 from server.worker_facts import WorkerFacts, host_of, minor_version
@@ -259,7 +258,7 @@ def _end(session: Session, split: Split, error: str) -> None:
         .values(state=ModelShardState.CANCELLED.value, lease_expires_at=None)
     )
     session.flush()
-    stopped_preparations.stop_twins(session, split)
+    stalled_preparations.stop_twins(session, split)
 
 
 def _show_progress(session: Session, split_id: str) -> None:

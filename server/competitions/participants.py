@@ -20,7 +20,7 @@ from server.errors import Conflict, NotAllowed
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.participation import AdmittedAddress, Participant, ParticipantState
-from server.notifications import dispatch, email_queue
+from server.notifications import dispatch, outbox
 
 PAGE_SIZE = 100
 MAX_ADDRESSES = 5000
@@ -171,7 +171,7 @@ def change_addresses(
     """
     lifecycle.require_no_task(competition)
     competition = competition_repository.locked(session, competition.id)
-    if add and not email_queue.is_on():
+    if add and not outbox.sends_mail():
         raise Conflict("This instance sends no e-mail, so nobody could confirm an address; make links instead")
     wanted, gone = _checked(add), _checked(remove)
     known = set(addresses(session, competition))
@@ -186,9 +186,9 @@ def change_addresses(
     session.flush()
     data = {"added": len(new), "removed": len(gone & known)}
     audit.record(session, actor, "participant.addresses", competition=competition, subject=competition.slug, data=data)
-    page = email_queue.link(f"/competitions/{competition.slug}")
+    page = outbox.page_url(f"/competitions/{competition.slug}")
     text = f"You are invited to take part in {competition.title}. Register with this address, and confirm it:\n{page}\n"
-    email_queue.queue_mails(session, new, subject=f"{competition.title}: you are invited", body=text)
+    outbox.queue_mails(session, new, subject=f"{competition.title}: you are invited", body=text)
     return addresses(session, competition)
 
 

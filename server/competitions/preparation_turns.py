@@ -14,9 +14,16 @@ from sqlalchemy.orm import Session
 from server.competitions import competition_repository, split_leases
 from server.config import Settings
 from server.db import clock, database_time
-from server.models.competition import Competition, CompetitionState, Split, SplitState
+from server.models.competition import (
+    Competition,
+    CompetitionState,
+    ModelShard,
+    ModelShardState,
+    PreparationUse,
+    Split,
+    SplitState,
+)
 from server.models.evaluation import Shard, ShardState
-from server.models.model_shard import ModelShard, ModelShardState, PreparationUse
 from server.models.worker import Worker, WorkerState
 from server.queue_order import Turn
 

@@ -10,19 +10,19 @@ from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, NotFound, Violation
 from server.audit import log as audit
-from server.competitions import competition_repository, lifecycle, participation, question_repository
+from server.competitions import competition_repository, lifecycle, participation, participation_repository
 from server.db import now
 from server.errors import Conflict, NotAllowed
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
-from server.models.question import Question
+from server.models.participation import Question
 from server.notifications import dispatch, webhooks
 
 QUESTION_LENGTH = 4000
 ANSWER_LENGTH = 20_000
 MAX_OPEN = 10  # of one person, without an answer
 PAGE_SIZE = 50
-count_open = question_repository.count_open
+count_open = participation_repository.count_open
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def answer(
     shown_text: the question in other words, for all. Raises NotFound or InvalidInput.
     """
     competition = competition_repository.locked(session, competition.id)
-    row = question_repository.by_id(session, question_id)
+    row = participation_repository.by_id(session, question_id)
     if row is None or row.competition_id != competition.id:
         raise NotFound(f"{competition.slug} has no question {question_id!r}")
     _check_length("answer", text, ANSWER_LENGTH)
@@ -105,7 +105,7 @@ def answer(
 
 def shown_to(session: Session, competition: Competition, account: Account | None) -> list[ShownQuestion]:
     """Return what is answered to all, and what `account` asked, the newest first."""
-    found = question_repository.shown(session, competition.id, account_id=account.id if account else None)
+    found = participation_repository.shown(session, competition.id, account_id=account.id if account else None)
     return [shown(row, account) for row in found]
 
 
@@ -128,7 +128,9 @@ def page_of_all(
 ) -> tuple[Sequence[Question], bool]:
     """Return a page (from 1) of all questions with who asked, and whether there is another. For organisers."""
     offset = (page - 1) * PAGE_SIZE
-    found = question_repository.page(session, competition.id, only_open=only_open, offset=offset, limit=PAGE_SIZE + 1)
+    found = participation_repository.page(
+        session, competition.id, only_open=only_open, offset=offset, limit=PAGE_SIZE + 1
+    )
     return found[:PAGE_SIZE], len(found) > PAGE_SIZE
 
 

@@ -12,12 +12,11 @@ from lethe.competition.run_limits import RetrainingCost, run_limit
 from lethe.competition.stored_document import SCHEMA_KEY, SCHEMA_VERSION
 from lethe.competition.visibility import Visibility
 from server.audit import log as audit
-from server.competitions import competitions, lifecycle, split_replacement, stalled_preparations, stopped_preparations
+from server.competitions import competitions, lifecycle, split_replacement, stalled_preparations
 from server.competitions.stored_file import split_file
 from server.db import clock, now
 from server.jobs.leases import Jobs, Loss, claiming, take
-from server.models.competition import Competition, CompetitionState, Split, SplitState
-from server.models.model_shard import ModelShard, ModelShardState
+from server.models.competition import Competition, CompetitionState, ModelShard, ModelShardState, Split, SplitState
 from server.models.rejudging import Announcement
 from server.notifications import dispatch
 from server.queue import PREPARE_SPLIT, send_after_commit
@@ -196,10 +195,10 @@ def note(session: Session, work: SplitWork, reason: str) -> bool:
 
 def fail(session: Session, work: SplitWork, error: str) -> bool:
     """Mark the split failed, for the organiser to read why; its twin is stopped."""
-    stopped_preparations.locked_with_twin(session, work.split_id)
+    stalled_preparations.locked_with_twin(session, work.split_id)
     held = SPLITS.leave(session, work.split_id, work.attempt, state=SplitState.FAILED.value, error=error)
     if held:
-        stopped_preparations.stop_twins(session, session.get_one(Split, work.split_id, populate_existing=True))
+        stalled_preparations.stop_twins(session, session.get_one(Split, work.split_id, populate_existing=True))
     return held
 
 
@@ -232,7 +231,7 @@ class _Splits(Jobs[Split]):
     failed = SplitState.FAILED.value
 
     def lock(self, session: Session, job: Split) -> None:
-        stopped_preparations.locked_with_twin(session, job.id)
+        stalled_preparations.locked_with_twin(session, job.id)
 
     def retry(self, session: Session, job: Split, loss: Loss, *, max_attempts: int) -> dict[str, Any] | None:
         return {} if job.failed_attempts + 1 < max_attempts else None
@@ -243,7 +242,7 @@ class _Splits(Jobs[Split]):
     def on_given_up(self, session: Session, job: Split, loss: Loss) -> None:
         job.error = _given_up(job)
         session.flush()
-        stopped_preparations.stop_twins(session, job)
+        stalled_preparations.stop_twins(session, job)
 
 
 SPLITS = _Splits()

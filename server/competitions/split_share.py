@@ -11,8 +11,7 @@ from lethe.competition.preparation_share import models_share, preparation_share
 from lethe.competition.visibility import Visibility
 from server.competitions import competitions
 from server.competitions.stored_file import stored_file
-from server.models.competition import Competition, Split, SplitState
-from server.models.model_shard import ModelShard, ModelShardState
+from server.models.competition import Competition, ModelShard, ModelShardState, Split, SplitState
 
 SURE_FROM = 0.02  # of the models: before that, a rate is chance
 

@@ -30,8 +30,7 @@ from server.disclosure.shown_progress import to_minute
 from server.errors import NotRevealed
 from server.evaluations.paired_test import Paired
 from server.models.competition import Competition, CompetitionState, Split
-from server.models.evaluation import PrivateScore, PublicScore
-from server.models.metric_result import MetricResult
+from server.models.evaluation import MetricResult, PrivateScore, PublicScore
 from server.models.submission import Submission
 
 ShownNumber = NewType("ShownNumber", float)

@@ -26,8 +26,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from lethe.errors import HostFault
+from server.environment import socket_path
 from server.errors import Conflict
-from server.socket_paths import socket_path
 
 SILENT_FOR_S = 60.0  # without computing: one that starts is waited for while it does
 STARTS_WITHIN_S = 300.0  # of the processor: a web server takes some ten on a slow one

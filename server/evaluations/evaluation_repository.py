@@ -3,17 +3,18 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import and_, func, or_, select, update
+from sqlalchemy import and_, delete, func, or_, select, true, update
 from sqlalchemy.orm import Session, joinedload
 
 from lethe.competition.visibility import Visibility
-from server.conditional_update import changed_rows
-from server.db import database_time
+from server.db import changed_rows, database_time
 from server.evaluations.queue_repository import in_state
-from server.models.competition import Competition, Split
+from server.models.competition import Competition, Split, Team
 from server.models.evaluation import (
+    Disclosure,
     Evaluation,
     EvaluationState,
+    MetricResult,
     PrivateScore,
     PublicScore,
     Shard,
@@ -22,7 +23,73 @@ from server.models.evaluation import (
     ShardState,
 )
 from server.models.submission import Submission
+from server.models.worker import WorkerToken
 from server.queue import RoutingKey
+
+
+def untrusted_tokens(session: Session, token_ids: Sequence[str]) -> Sequence[WorkerToken]:
+    mine = WorkerToken.id.in_(token_ids), WorkerToken.trusted.is_(False)
+    return session.scalars(select(WorkerToken).where(*mine).order_by(WorkerToken.id)).all()
+
+
+def tried_by_untrusted(session: Session, shard_id: int) -> bool:
+    """Return whether an untrusted worker made an attempt at the shard: its name begins with its token."""
+    names = session.scalars(select(ShardAttempt.worker).where(ShardAttempt.shard_id == shard_id)).all()
+    return bool(untrusted_tokens(session, [name.partition("/")[0] for name in names]))
+
+
+def given_by_untrusted(session: Session, evaluation_id: str, token_id: str | None) -> Sequence[Shard]:
+    """Return the shards of runs that untrusted workers, or those of one token, hold or have done."""
+    whose = Shard.token_id.is_not(None) if token_id is None else Shard.token_id == token_id
+    mine = Shard.evaluation_id == evaluation_id, Shard.kind == ShardKind.RUNS.value, whose
+    held = Shard.state.in_([ShardState.LEASED.value, ShardState.DONE.value])
+    return session.scalars(select(Shard).where(*mine, held).order_by(Shard.id)).all()
+
+
+def forget_results(session: Session, shards: Sequence[Shard], *, state: ShardState, trusted_only: bool) -> None:
+    """Empty these shards of one evaluation, and remove the checks of their runs. trusted_only: who makes them again."""
+    of_them = or_(*(Shard.first_run.between(shard.first_run, shard.first_run + shard.n_runs - 1) for shard in shards))
+    checks = Shard.evaluation_id == shards[0].evaluation_id, Shard.kind == ShardKind.CHECK.value
+    session.execute(delete(Shard).where(*checks, of_them))
+    session.execute(
+        update(Shard)
+        .where(Shard.id.in_([shard.id for shard in shards]))
+        .values(
+            state=state.value,
+            worker=None,
+            token_id=None,
+            trusted_only=true() if trusted_only else Shard.trusted_only,
+            lease_expires_at=None,
+            queued_at=database_time(),
+            runs_done=0,
+            wall_time_s=0.0,
+            result_key=None,
+            result_sha256=None,
+        )
+        .execution_options(synchronize_session="fetch")
+    )
+
+
+def forget_score(session: Session, evaluation_id: str) -> None:
+    """Remove the score of an evaluation and the metrics beside it."""
+    for table in (PublicScore, PrivateScore, MetricResult):
+        session.execute(delete(table).where(table.evaluation_id == evaluation_id))
+
+
+def hold_team(session: Session, team_id: str) -> None:
+    """Let nobody else count this team's bits until the transaction ends (SQLite: the complete database is held)."""
+    # Not FOR UPDATE, which would wait for every transaction that has added a row of this team.
+    session.execute(select(Team.id).where(Team.id == team_id).with_for_update(key_share=True))
+
+
+def bits_told(session: Session, team_id: str, *, since: datetime, before: datetime) -> float:
+    """Return the bits that failures have told a team in [since, before), whoever sent the submissions then."""
+    told = (
+        select(func.coalesce(func.sum(Disclosure.bits), 0.0))
+        .join(Submission, Submission.id == Disclosure.submission_id)
+        .where(Submission.team_id == team_id, Disclosure.disclosed_at >= since, Disclosure.disclosed_at < before)
+    )
+    return float(session.scalars(told).one())
 
 
 def get_evaluation(session: Session, submission_id: str, split_id: str, *, scorer_version: str) -> Evaluation | None:

@@ -13,9 +13,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from server.db import DAY, now, start_of_day
-from server.evaluations import leak_budget_repository
-from server.models.evaluation import Evaluation
-from server.models.leak_budget import Disclosure
+from server.evaluations import evaluation_repository
+from server.models.evaluation import Disclosure, Evaluation
 from server.models.submission import Submission
 
 CLASSES = 32  # there are fewer classes of errors than this
@@ -53,8 +52,8 @@ def disclose(session: Session, evaluation: Evaluation, submission: Submission, *
     price = estimate_price(detail_bits=float(error.get("detail_bits") or 0.0), n_runs=evaluation.n_runs)
     at = now()
     renews_at = start_of_day(at) + DAY
-    leak_budget_repository.hold_team(session, submission.team_id)
-    left = budget - leak_budget_repository.bits_told(
+    evaluation_repository.hold_team(session, submission.team_id)
+    left = budget - evaluation_repository.bits_told(
         session, submission.team_id, since=start_of_day(at), before=renews_at
     )
     whole = not _has_details(error) or price.whole <= left

@@ -8,7 +8,6 @@ from lethe.competition.visibility import Visibility
 from server.audit import log as audit
 from server.db import new_id, now
 from server.evaluations import evaluation_repository, evaluations, verified_runs
-from server.evaluations import verified_runs_repository as sql
 from server.evaluations.evaluations import SCORER_VERSION
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardKind, ShardState
@@ -187,7 +186,7 @@ def make_again(session: Session, evaluation_id: str, damaged: Sequence[tuple[int
     if not lost:
         return 0
     runs = sum(shard.n_runs for shard in lost if shard.kind == ShardKind.RUNS.value)
-    sql.forget_results(session, lost, state=ShardState.QUEUED, trusted_only=False)
+    evaluation_repository.forget_results(session, lost, state=ShardState.QUEUED, trusted_only=False)
     if evaluation.state == EvaluationState.SCORING.value:
         verified_runs.reopen(session, evaluation)
     submission = session.get_one(Submission, evaluation.submission_id)

@@ -12,7 +12,6 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from server.db import now
 from server.evaluations import evaluation_repository, evaluations, lease_repository
-from server.evaluations import verified_runs_repository as sql
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardKind, ShardState
 from server.models.submission import Stage, Submission
@@ -48,7 +47,7 @@ def draw(session: Session, evaluation_id: str, *, share: float) -> int:
     whole = evaluations.is_notebook(submission)
     pieces = [
         piece
-        for token in sql.untrusted_tokens(session, list(by_token))
+        for token in evaluation_repository.untrusted_tokens(session, list(by_token))
         for piece in _drawn(by_token[token.id], checked, share=share_of(token, share), whole=whole)
     ]
     if pieces:
@@ -71,7 +70,9 @@ def _single(shards: Sequence[Shard]) -> list[tuple[int, int]]:
 
 def needs_trusted_attempts(session: Session, shard_id: int) -> bool:
     """Return whether a shard that was lost or given back too often was so by others than trusted workers too."""
-    return not session.get_one(Shard, shard_id).trusted_only and sql.tried_by_untrusted(session, shard_id)
+    return not session.get_one(Shard, shard_id).trusted_only and evaluation_repository.tried_by_untrusted(
+        session, shard_id
+    )
 
 
 def take_back(session: Session, evaluation_id: str, *, reason: str, token_id: str | None = None) -> int:
@@ -80,7 +81,7 @@ def take_back(session: Session, evaluation_id: str, *, reason: str, token_id: st
     A score that came of it is dropped as well. Return how many shards that were.
     """
     evaluation = evaluation_repository.lock_evaluation(session, evaluation_id)
-    taken = sql.given_by_untrusted(session, evaluation_id, token_id)
+    taken = evaluation_repository.given_by_untrusted(session, evaluation_id, token_id)
     if not taken:
         return 0
     for shard in taken:
@@ -88,11 +89,11 @@ def take_back(session: Session, evaluation_id: str, *, reason: str, token_id: st
         lease_repository.end_attempt(session, shard.id, attempt=shard.attempt, **ended)  # type: ignore[arg-type]
     over = evaluation.state in (EvaluationState.FAILED.value, EvaluationState.CANCELLED.value)
     state = ShardState.CANCELLED if over else ShardState.QUEUED
-    sql.forget_results(session, taken, state=state, trusted_only=True)
+    evaluation_repository.forget_results(session, taken, state=state, trusted_only=True)
     if over:
         return len(taken)
     if evaluation.state in (EvaluationState.SCORING.value, EvaluationState.SCORED.value):
-        sql.forget_score(session, evaluation.id)
+        evaluation_repository.forget_score(session, evaluation.id)
         reopen(session, evaluation)
     key = evaluation_repository.routing_key_for(session, evaluation.split_id)
     send_after_commit(session, EVALUATE_SHARD, times=len(taken), to=key)

@@ -14,9 +14,8 @@ from sqlalchemy import ColumnElement, literal_column, select, update
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from server.conditional_update import changes_one_row
-from server.db import database_time
-from server.models.leased import Leased
+from server.db import changes_one_row, database_time
+from server.models.competition import Leased
 
 Row = TypeVar("Row", bound=Leased)
 AVOIDED_FOR_S = 60.0  # then the host that failed at a job may have it again

@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 from sqlalchemy import ColumnElement, select, update
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from server.conditional_update import changes_one_row
-from server.models.metric_result import MetricResult
+from server.db import changes_one_row
+from server.models.evaluation import MetricResult
 from server.models.notification import Delivery, DeliveryState, QueuedEmail
 
 Row = TypeVar("Row", Delivery, QueuedEmail, MetricResult)

@@ -10,7 +10,7 @@ from server.competitions.stored_file import stored_file
 from server.cost_cache import CostCache
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber
-from server.leaderboard import summary_repository
+from server.leaderboard import board_repository
 from server.leaderboard.boards import board_for
 from server.models.competition import Competition
 
@@ -51,12 +51,12 @@ def summary(session: Session, competition: Competition) -> Summary:
 def _every(session: Session) -> _Summaries:
     marks = {
         (competition_id, Visibility(visibility)): float((oracle or {}).get("final_score", 0.0))
-        for competition_id, visibility, oracle in summary_repository.oracles(session)
+        for competition_id, visibility, oracle in board_repository.oracles(session)
     }
     return {
         (competition_id, visibility): Summary(teams, best, gate.share_of(best, mark))
         for visibility in Visibility
-        for competition_id, teams, highest in summary_repository.best_scores(session, visibility)
+        for competition_id, teams, highest in board_repository.best_scores(session, visibility)
         for best in (gate.show_score(highest, visibility),)
         for mark in (marks.get((competition_id, visibility), 0.0),)
     }

@@ -7,15 +7,14 @@ from datetime import datetime, timedelta
 from sqlalchemy import delete, or_
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from server.conditional_update import changed_rows
 from server.config import Settings
 from server.datasets import datasets
-from server.db import Database, clock
+from server.db import Database, changed_rows, clock
 from server.maintenance.garbage_repository import Garbage, find_garbage, is_referred_to
 from server.models.account import ApiToken, PasswordReset, WebSession
 from server.models.evaluation import RunLog
-from server.models.invitation import Invitation
 from server.models.notification import Delivery, DeliveryState, QueuedEmail
+from server.models.participation import Invitation
 from server.storage import Storage
 from server.workers import worker_repository
 from server.workers.registration import REMOVED_AFTER_S

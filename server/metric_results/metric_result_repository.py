@@ -9,8 +9,7 @@ from sqlalchemy import and_, or_, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from server.models.competition import Split
-from server.models.evaluation import Evaluation, EvaluationState, score_table
-from server.models.metric_result import MetricResult
+from server.models.evaluation import Evaluation, EvaluationState, MetricResult, score_table
 from server.models.submission import Submission
 
 PORTION = 1000  # ids in one statement

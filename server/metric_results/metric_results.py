@@ -25,8 +25,7 @@ from server.jobs.retries import METRICS
 from server.metric_results import metric_result_repository
 from server.metric_results.metric_result_repository import SubmissionValue
 from server.models.competition import Competition, Split
-from server.models.evaluation import Evaluation
-from server.models.metric_result import MetricResult
+from server.models.evaluation import Evaluation, MetricResult
 from server.models.submission import Submission
 from server.queue import COMPUTE_METRICS, send_after_commit
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.submission import Fault, Submission
-from server.notifications import email_queue, email_templates, notification_repository, webhooks
+from server.notifications import email_templates, notification_repository, outbox, webhooks
 from server.notifications.email_templates import EmailContent
 
 OF_SUBMISSIONS = frozenset({"submission.scored", "submission.failed"})
@@ -29,7 +29,7 @@ def notify(session: Session, competition_id: str, event: str, data: dict[str, An
         _notify_of_unconfirmed(session, session.get_one(Competition, competition_id), data)
         return
     webhooks.notify(session, competition_id, event, data)
-    if not email_queue.is_on():
+    if not outbox.sends_mail():
         return
     competition = session.get_one(Competition, competition_id)
     if event in OF_SUBMISSIONS:
@@ -111,10 +111,10 @@ def _mail_team(
 def _notify_of_unconfirmed(session: Session, competition: Competition, data: dict[str, Any]) -> None:
     """Tell the organisers of an unconfirmed score; of a part, those of the competition that it is a part of."""
     webhooks.notify(session, competition.root_id, "submission.unconfirmed", data)
-    if email_queue.is_on():
+    if outbox.sends_mail():
         addresses = notification_repository.addresses_of_organisers(session, competition.root_id)
         _queue(session, addresses, email_templates.unconfirmed_email(competition, **data))
 
 
 def _queue(session: Session, addresses: list[str], email: EmailContent) -> None:
-    email_queue.queue_mails(session, addresses, subject=email.subject, body=email.body)
+    outbox.queue_mails(session, addresses, subject=email.subject, body=email.body)

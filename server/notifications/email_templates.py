@@ -6,7 +6,7 @@ from typing import Any
 
 from server.models.competition import Competition
 from server.models.submission import Submission
-from server.notifications.email_queue import link
+from server.notifications.outbox import page_url
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ def submission_email(
 ) -> EmailContent:
     """Return the e-mail to a team when one of its submissions has ended. tasks: how it ended in each, if any."""
     what = f"Your submission {submission.filename} ({submission.id}) to {competition.title}"
-    page = link(f"/submissions/{submission.id}")
+    page = page_url(f"/submissions/{submission.id}")
     failed = [name for name, end in tasks.items() if end["stage"] == "failed"]
     scored = [name for name, end in tasks.items() if end["stage"] == "scored"]
     if event == "submission.scored" and failed:
@@ -37,14 +37,14 @@ def submission_email(
 
 def platform_failure_email(competition: Competition, submission: Submission) -> EmailContent:
     """Return the e-mail to organisers when a submission fails by their fault or the host's."""
-    page = link(f"/organise/{competition.slug}/submissions/{submission.id}")
+    page = page_url(f"/organise/{competition.slug}/submissions/{submission.id}")
     text = f"Submission {submission.id} to {competition.title} has failed, but not through its team's fault:\n{page}"
     return _declinable(f"{competition.title}: platform failure", text)
 
 
 def unconfirmed_email(competition: Competition, *, submission: str, split: str) -> EmailContent:
     """Return the e-mail to organisers when a score takes no rank until they confirm it."""
-    page = link(f"/organise/{competition.slug}/submissions/{submission}?split={split}")
+    page = page_url(f"/organise/{competition.slug}/submissions/{submission}?split={split}")
     text = (
         f"The {split} score of submission {submission} to {competition.title} is unconfirmed: it takes no rank until "
         f"an organiser confirms it. Its page says why:\n{page}"
@@ -54,7 +54,7 @@ def unconfirmed_email(competition: Competition, *, submission: str, split: str) 
 
 def quarantine_email(competition: Competition, *, token_name: str) -> EmailContent:
     """Return the e-mail to organisers and administrators when a worker token is quarantined."""
-    page = link(f"/organise/{competition.slug}/audit")
+    page = page_url(f"/organise/{competition.slug}/audit")
     text = (
         f"Trusted workers did not find what machines with the worker token {token_name} of {competition.title} "
         f"reported. The token is refused from now on, its results are dropped, and other workers run what it had run:"
@@ -67,9 +67,9 @@ def competition_email(competition: Competition, event: str, data: dict[str, Any]
     """Return the e-mail to everybody in a competition."""
     title = competition.title
     if event == "competition.announced":
-        page = link(f"/competitions/{competition.slug}")
+        page = page_url(f"/competitions/{competition.slug}")
         return _declinable(f"{title}: {data['title']}", f"{data['text']}\n\n{page}")
-    board = link(f"/competitions/{competition.slug}/leaderboard")
+    board = page_url(f"/competitions/{competition.slug}/leaderboard")
     if event == "competition.closed":
         text = f"{title} has closed. The finals are now evaluated on the private split; their scores stay sealed until"
         return _declinable(f"{title} has closed", f"{text} they are revealed.\n{board}")
@@ -78,9 +78,9 @@ def competition_email(competition: Competition, event: str, data: dict[str, Any]
 
 def letter(competition: Competition, *, subject: str, text: str, path: str) -> EmailContent:
     """Return an e-mail about a competition that leads to one of its pages."""
-    return _declinable(f"{competition.title}: {subject}", f"{text}\n\n{link(path)}")
+    return _declinable(f"{competition.title}: {subject}", f"{text}\n\n{page_url(path)}")
 
 
 def _declinable(subject: str, text: str) -> EmailContent:
-    why = f"You take part in this competition, or organise it. Unsubscribe: {link('/account')}"
+    why = f"You take part in this competition, or organise it. Unsubscribe: {page_url('/account')}"
     return EmailContent(subject, f"{text}\n\n-- \n{why}\n")

@@ -1,13 +1,14 @@
-"""How often and for how long a message is tried. A worker's sweep says that something is due; a task of its own
-sends it, so that a slow receiver delays nothing but itself."""
+"""Outgoing e-mails and webhook deliveries: stored with the act, sent by a task of their own, tried again at growing
+intervals. So no request waits for a receiver, nothing is sent that was undone, and nothing is forgotten."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import TypeVar
 
 import structlog
 from sqlalchemy.orm import Session
 
+from server.config import get_settings
 from server.db import Database
 from server.jobs.retries import Retries
 from server.models.notification import Delivery, DeliveryState, QueuedEmail
@@ -70,3 +71,35 @@ def _end(row: Delivery | QueuedEmail, state: DeliveryState, error: str) -> None:
     row.state, row.error = state.value, error
     if isinstance(row, QueuedEmail):
         row.body = ""  # it may hold a secret link
+
+
+SUBJECT_LENGTH = 300
+
+
+def sends_mail() -> bool:
+    """Return whether this instance sends mail at all."""
+    return bool(get_settings().smtp_host)
+
+
+def queue_mail(session: Session, *, to: str, subject: str, body: str) -> bool:
+    """Store one e-mail in the session's transaction. Return False, and store nothing, where mail is off.
+
+    subject: one line; what is longer than 300 characters is cut. body: plain text.
+    """
+    return queue_mails(session, (to,), subject=subject, body=body) == 1
+
+
+def queue_mails(session: Session, addresses: Iterable[str], *, subject: str, body: str) -> int:
+    """Store the same e-mail to each address, one mail each. Return how many."""
+    if not sends_mail():
+        return 0
+    line = " ".join(subject.split())[:SUBJECT_LENGTH]
+    mails = [QueuedEmail(address=address, subject=line, body=body) for address in addresses]
+    session.add_all(mails)
+    return len(mails)
+
+
+def page_url(path: str) -> str:
+    """Return the address at which people reach a page of this instance."""
+    settings = get_settings()
+    return (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/") + path

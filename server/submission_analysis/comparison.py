@@ -23,7 +23,7 @@ from server.disclosure.gate import ShownNumber, ShownText
 from server.metric_results import metric_result_repository
 from server.metric_results.metric_results import hash_parameters
 from server.models.competition import Competition, Team
-from server.models.metric_result import MetricResult
+from server.models.evaluation import MetricResult
 from server.models.submission import Submission
 from server.submission_analysis import agreement
 from server.submission_analysis.agreement import HardExample, Matrix

@@ -23,7 +23,7 @@ from server.db import DAY, now, start_of_day
 from server.errors import Conflict, NotAllowed
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Membership, Team
-from server.models.invitation import Invitation, MergeRequest
+from server.models.participation import Invitation, MergeRequest
 from server.teams import team_repository, teams
 from server.teams.teams import key_pair, own_team
 

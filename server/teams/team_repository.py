@@ -11,7 +11,7 @@ from server.accounts.look_alikes import get_shape, look_alike_key, shape_of
 from server.models.account import Account
 from server.models.competition import Competition, Membership, Team
 from server.models.evaluation import Shard, ShardState
-from server.models.invitation import Invitation, MergeRequest
+from server.models.participation import Invitation, MergeRequest
 from server.models.submission import Submission
 
 

@@ -12,7 +12,7 @@ from server.accounts.passwords import digest
 from server.admin import account_deletion as deletion
 from server.deps import SessionDep, SettingsDep
 from server.models.account import Account, Scope
-from server.notifications import email_queue
+from server.notifications import outbox
 from server.web.auth_pages import start_session
 from server.web.cookies import SESSION_COOKIE, Flash
 from server.web.deps import MemberDep
@@ -69,7 +69,7 @@ def change_mail(
     except AppError as error:
         wrong = _wrong(error, {"password": "mail-password", "code": "mail-code"})
         return _page(request, session, viewer, wrong=wrong, error=error, email=email)
-    to_confirm = viewer.email is not None and viewer.email_confirmed_at is None and email_queue.is_on()
+    to_confirm = viewer.email is not None and viewer.email_confirmed_at is None and outbox.sends_mail()
     done = "Saved. Follow the link in the mail that we sent you." if to_confirm else "Saved."
     return redirect(request, "/account", flash=Flash("good", done))
 
@@ -169,6 +169,6 @@ def _page(
         "issued": issued,
         "stays_because": stays_because,
         "email": viewer.email if email is None else email,
-        "sends_mail": email_queue.is_on(),
+        "sends_mail": outbox.sends_mail(),
     }
     return page(request, "account.html", **context)

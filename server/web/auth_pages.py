@@ -13,7 +13,7 @@ from server.deps import DatabaseDep, SessionDep, SettingsDep
 from server.errors import NotAllowed, RateLimited
 from server.middleware import get_client_address
 from server.models.account import Account
-from server.notifications import email_queue
+from server.notifications import outbox
 from server.web.cookies import SESSION_COOKIE, Flash, set_cookie
 from server.web.deps import ViewerDep
 from server.web.page_router import page_router
@@ -95,7 +95,7 @@ def register(
 
 
 def _register_page(request: Request, to: str, **shown: Any) -> Response:
-    return page(request, "register.html", next=local_path(to), sends_mail=email_queue.is_on(), **shown)
+    return page(request, "register.html", next=local_path(to), sends_mail=outbox.sends_mail(), **shown)
 
 
 @router.post("/logout")

@@ -10,7 +10,7 @@ from server.admission import AdmissionDep
 from server.deps import DatabaseDep, SessionDep, UnadmittedDatabase
 from server.errors import status_of
 from server.middleware import get_client_address
-from server.notifications import email_queue
+from server.notifications import outbox
 from server.web.cookies import Flash
 from server.web.deps import AdministratorDep
 from server.web.page_router import page_router
@@ -60,7 +60,7 @@ Text = Annotated[str, Form(max_length=300)]
 
 @router.get("/forgot")
 def forgot_page(request: Request) -> Response:
-    return page(request, "forgot.html", sends_mail=email_queue.is_on(), is_asked=False, error=None)
+    return page(request, "forgot.html", sends_mail=outbox.sends_mail(), is_asked=False, error=None)
 
 
 @router.post("/forgot")
@@ -76,10 +76,10 @@ def ask_for_link(
     try:
         rate_limit.reset_requests.take(get_client_address(request))
     except AppError as error:
-        return page(request, "forgot.html", sends_mail=email_queue.is_on(), is_asked=False, error=error)
-    if email_queue.is_on() and who.strip():
+        return page(request, "forgot.html", sends_mail=outbox.sends_mail(), is_asked=False, error=error)
+    if outbox.sends_mail() and who.strip():
         background.add_task(admission.write, database, password_reset.send_link, who)
-    return page(request, "forgot.html", sends_mail=email_queue.is_on(), is_asked=True, error=None)
+    return page(request, "forgot.html", sends_mail=outbox.sends_mail(), is_asked=True, error=None)
 
 
 @router.get("/reset")

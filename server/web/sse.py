@@ -14,9 +14,8 @@ from fastapi import Request
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from server.admission import Admission
+from server.admission import Admission, Shares
 from server.middleware import get_client_address
-from server.shares import Shares
 
 LOOK_EVERY_S = 1.0
 MAX_STREAM_S = 60.0

@@ -28,13 +28,12 @@ from server.submissions.sample_answers import has_sample_answers, read_sample_an
 from server.submissions.views import SubmissionView, find_explanation
 from server.teams import teams
 from server.web import sse
-from server.web.code_excerpt import ExcerptLine, excerpt, source_file
+from server.web.code_excerpt import ExcerptLine, excerpt, highlighted_files, source_file
 from server.web.cookies import Flash
 from server.web.csrf import csrf_token
 from server.web.deps import MemberDep, PlaceDep, find_place, require_viewer
 from server.web.failure_messages import describe_failure, raised_line
 from server.web.metric_view import metric_tables
-from server.web.organiser.code_view import highlighted_files
 from server.web.page_router import page_router
 from server.web.rendering import page, part, redirect, render
 from server.web.score_view import find_breakdown, find_standing

@@ -10,8 +10,7 @@ from sqlalchemy.orm import Session, joinedload
 
 from lethe.competition.stored_document import SCHEMA_KEY
 from lethe.competition.visibility import Visibility
-from server.conditional_update import changed_rows
-from server.db import database_time
+from server.db import changed_rows, database_time
 from server.evaluations.claimed_shard import ClaimedShard
 from server.models.competition import Competition, Split, SplitState
 from server.models.evaluation import Shard, ShardAttempt, ShardKind, ShardState

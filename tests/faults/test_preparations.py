@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from server.models.competition import Split
-from server.models.model_shard import ModelShard
+from server.models.competition import ModelShard, Split
 from tests.faults.cluster import Cluster, wait_until
 from tests.faults.forked import Process
 

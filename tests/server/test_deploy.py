@@ -18,7 +18,7 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from server.config import Settings
-from server.prometheus import http
+from server.prometheus import router
 from server.prometheus.exposition import _Instance, _Process
 from server.prometheus.figures_repository import Figures
 from tests.support.instance import Instance
@@ -53,7 +53,7 @@ GIVEN_BY_PROMETHEUS = {"up": {"job"}}
 def exposed() -> dict[str, set[str]]:
     """Return the labels of each series that a web server or a worker shows, by the series' name."""
     found = {name: set(labels) for name, labels in GIVEN_BY_PROMETHEUS.items()}
-    for module in (http, of_workers):
+    for module in (router, of_workers):
         for metric in vars(module).values():
             if isinstance(metric, MetricWrapperBase):
                 found |= dict(list_series(metric))

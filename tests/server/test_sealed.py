@@ -19,8 +19,7 @@ from server.db import now
 from server.metric_results.metric_results import hash_parameters
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionState, Team
-from server.models.evaluation import Evaluation, PrivateScore
-from server.models.metric_result import MetricResult
+from server.models.evaluation import Evaluation, MetricResult, PrivateScore
 from server.models.notification import Delivery, QueuedEmail
 from server.models.submission import Fault
 from server.notifications import webhooks

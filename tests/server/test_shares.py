@@ -1,7 +1,7 @@
 """Who holds how much: an owner's share, that of all, and what is given back."""
 
+from server.admission import Shares
 from server.errors import Overloaded, RateLimited
-from server.shares import Shares
 
 
 def test_owner_and_all_have_their_shares() -> None:

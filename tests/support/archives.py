@@ -17,9 +17,7 @@ from server.db import Database
 from server.evaluations.kept_weights import weights_key
 from server.metric_results.metric_results import hash_parameters
 from server.models.account import Role
-from server.models.evaluation import Evaluation, PrivateScore, RunLog, Shard, ShardAttempt
-from server.models.leak_budget import Disclosure
-from server.models.metric_result import MetricResult
+from server.models.evaluation import Disclosure, Evaluation, MetricResult, PrivateScore, RunLog, Shard, ShardAttempt
 from server.models.submission import Fault
 from server.storage import Storage
 from tests.support.instance import Instance

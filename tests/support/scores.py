@@ -11,8 +11,7 @@ from server.evaluations.evaluations import SCORER_VERSION
 from server.metric_results.metric_results import hash_parameters
 from server.models.account import Account
 from server.models.competition import Competition, Membership, Split, Team
-from server.models.evaluation import Evaluation, PrivateScore, PublicScore
-from server.models.metric_result import MetricResult
+from server.models.evaluation import Evaluation, MetricResult, PrivateScore, PublicScore
 from server.models.submission import Submission
 
 

@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from worker.cli import libraries, replay, worker
+from worker.cli import replay, worker
 
 
 def register_commands(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.command()(doctor)
-    app.add_typer(libraries.group, name="libraries")
+    app.add_typer(worker.group, name="libraries")
     app.command("replay")(replay.replay)
     app.command("worker")(worker.run_worker)
 

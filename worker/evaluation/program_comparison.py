@@ -14,7 +14,7 @@ from safetensors.numpy import load
 from lethe.runtime.error_classes import Blame, ErrorClass
 from lethe.runtime.original_filenames import WARNING
 from sandbox.frame_reader import NotebookRun
-from sandbox.guest.notebook.frame_format import AGAIN, FIRST, SECOND
+from sandbox.guest.frame_format import AGAIN, FIRST, SECOND
 from sandbox.run_request import RunRequest, RunResult
 from sandbox.verdict import Verdict
 

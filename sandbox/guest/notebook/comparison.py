@@ -27,12 +27,12 @@ from lethe.runtime.entry import Preloaded, RunFault, Task
 from lethe.runtime.error_classes import ErrorClass
 from lethe.runtime.notebook_cells import Cells
 from lethe.runtime.randomness import Randomness
+from sandbox.guest.frame_format import AGAIN, FIRST, SECOND, encode_checkpoint_head, encode_choice
 from sandbox.guest.harness import flush_output, report_fault, write_all
 from sandbox.guest.notebook.entry import FOLDERS, end_with_fault, report_plainly, run_cells
 from sandbox.guest.notebook.file_watch import Watch
 from sandbox.guest.notebook.files import archive_members, choose, listed_files, model_files, natural
 from sandbox.guest.notebook.first_model import FirstModel, OnModel, Pieces, names_of_series
-from sandbox.guest.notebook.frame_format import AGAIN, FIRST, SECOND, encode_checkpoint_head, encode_choice
 
 HOOK = "__lethe_entered__"
 MAX_ENTERED = 5_000_000

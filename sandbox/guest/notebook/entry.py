@@ -1,11 +1,13 @@
 """Runs a notebook as its author wrote it, in Kaggle's folders: in each run until its first model, or once, whole."""
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
+from torch import Tensor, nn
 
 from lethe.runtime import earlier_torch
 from lethe.runtime.entry import (
@@ -24,13 +26,77 @@ from lethe.runtime.notebook_shell import report
 from lethe.runtime.randomness import Randomness
 from sandbox.guest import kaggle_cuda
 from sandbox.guest.harness import flush_output, report_fault, write_frame
+from sandbox.guest.notebook import children
 from sandbox.guest.notebook.file_watch import Watch, hook_starts, hook_torch
 from sandbox.guest.notebook.files import CheckpointTaker, free_room
 from sandbox.guest.notebook.first_model import FirstModel, Pieces
-from sandbox.guest.notebook.inputs import scale_in
 from sandbox.guest.notebook.pictures import INPUT, Pictures
-from sandbox.guest.notebook.programs import install_programs
 from sandbox.guest.notebook.starting_kit import offer_starting_kit
+
+PROGRAMS = Path("/scratch/.lethe/bin")
+PATH = f"{PROGRAMS}:/bin:/usr/bin:/opt/python/bin"
+
+
+def install_programs() -> None:
+    """Write the programs, and let the shell find them."""
+    PROGRAMS.mkdir(parents=True, exist_ok=True)
+    zip_program = PROGRAMS / "zip"
+    zip_program.write_text(
+        f"#!{sys.executable} -S\nimport sys\nfrom sandbox.guest.notebook.zip_command import main\nsys.exit(main())\n",
+        encoding="utf-8",
+    )
+    zip_program.chmod(0o755)
+    for name in ("python", "python3"):
+        (PROGRAMS / name).unlink(missing_ok=True)
+        (PROGRAMS / name).symlink_to(sys.executable)
+    os.environ["PATH"] = PATH
+    children.prepare()
+
+
+class ScaleInputs:
+    """A hook before a layer: its input, scaled. One number for all channels, or one for each."""
+
+    def __init__(self, scale: Any, shift: Any) -> None:
+        self.scale = scale
+        self.shift = shift
+
+    def __call__(self, module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        first = inputs[0]
+        if not isinstance(first, Tensor):
+            return inputs
+        return (first * _per_channel(first, self.scale) + _per_channel(first, self.shift), *inputs[1:])
+
+
+def scale_in(network: nn.Module, description: Mapping[str, Any]) -> bool:
+    """Let networks of this class scale their inputs from now on. Return False where a notebook must do it itself.
+
+    description: the parsed network.json. Only torchvision's classes are known to notebooks.
+    """
+    scale, shift = description.get("input_scale", 1.0), description.get("input_shift", 0.0)
+    if _is_plain(scale, 1.0) and _is_plain(shift, 0.0):
+        return True
+    kind = type(network)
+    if not kind.__module__.startswith("torchvision."):
+        return False
+    build = kind.__init__
+
+    def building(self: nn.Module, *arguments: Any, **options: Any) -> None:
+        build(self, *arguments, **options)
+        layer = next((m for m in self.modules() if isinstance(m, nn.Conv2d)), None)
+        if layer is not None:
+            layer.register_forward_pre_hook(ScaleInputs(scale, shift))
+
+    kind.__init__ = building  # type: ignore[method-assign]
+    return True
+
+
+def _is_plain(value: Any, neutral: float) -> bool:
+    return all(number == neutral for number in (value if isinstance(value, list) else [value]))
+
+
+def _per_channel(inputs: Tensor, value: Any) -> Any:
+    return inputs.new_tensor(value).view(-1, 1, 1) if isinstance(value, list) else value
+
 
 KAGGLE = Path("/kaggle")
 FOLDERS = (KAGGLE / "tmp", KAGGLE / "working")

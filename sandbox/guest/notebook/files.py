@@ -16,9 +16,9 @@ from pathlib import Path
 from lethe.runtime.entry import RunFault
 from lethe.runtime.error_classes import ErrorClass
 from lethe.runtime.weights_layout import WeightsLayout
+from sandbox.guest.frame_format import encode_checkpoint_head, encode_choice
 from sandbox.guest.harness import write_all
 from sandbox.guest.notebook.checkpoints import Casts, NotTorchFile, cast_in_words, model_pieces, read_state_dict
-from sandbox.guest.notebook.frame_format import encode_checkpoint_head, encode_choice
 
 SUFFIXES = frozenset({".pth", ".pt", ".ckpt", ".pkl", ".bin", ".tar", ".th", ".model", ".weights"})
 USUAL_NAME = re.compile(r"unlearn.*\d", re.IGNORECASE)

@@ -22,13 +22,7 @@ from server.api.competitions.schemas import (
     RescoringOut,
     SplitReplacement,
 )
-from server.competitions import (
-    competitions,
-    draft_deletion,
-    split_replacement,
-    split_report,
-    stopped_preparations,
-)
+from server.competitions import competitions, draft_deletion, split_replacement, split_report, stalled_preparations
 from server.db import now
 from server.deps import SessionDep, StorageDep
 from server.finals import decisions, finals
@@ -136,7 +130,7 @@ def prepare(
 @router.post("/{slug}/cancel-preparation", responses=problems(401, 403, 404, 409))
 def cancel_preparation(session: SessionDep, competition: Organised, account: CurrentAccount) -> OrganisedCompetition:
     """Call the first preparation of the splits off: the competition is a draft again. For organisers."""
-    return _organised(session, stopped_preparations.cancel(session, competition, actor=account))
+    return _organised(session, stalled_preparations.cancel(session, competition, actor=account))
 
 
 @router.delete("/{slug}", status_code=status.HTTP_204_NO_CONTENT, responses=problems(401, 403, 404, 409))

@@ -17,8 +17,7 @@ from server.competitions.split_share import share_done, time_left_s
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.finals.finals import Failed, Rescoring
-from server.models.competition import Competition, Split
-from server.models.model_shard import ModelShard
+from server.models.competition import Competition, ModelShard, Split
 from server.submissions.quota import Quota
 
 

@@ -19,7 +19,7 @@ from server.competitions import (
     participants,
     questions,
     split_replacement,
-    stopped_preparations,
+    stalled_preparations,
 )
 from server.competitions.split_report import find_split_report
 from server.dashboard import dashboard
@@ -100,7 +100,7 @@ def move(asked: OrganiserDep, *, act: Reason = "", reason: Reason = "") -> Respo
 @router.post("/organise/{slug}/cancel-preparation")
 def cancel_preparation(asked: OrganiserDep) -> Response:
     """Call the first preparation of the splits off."""
-    stopped_preparations.cancel(asked.session, asked.competition, actor=asked.viewer)
+    stalled_preparations.cancel(asked.session, asked.competition, actor=asked.viewer)
     done = "The preparation is cancelled; the competition is a draft again."
     return asked.done(done)
 

@@ -7,7 +7,7 @@ from fastapi import Depends, Query, Request, Response
 from lethe.competition.uploaded_dataset import UPLOAD
 from lethe.errors import AppError
 from server.competitions import competitions
-from server.competitions.read_file import read_file
+from server.competitions.stored_file import read_file
 from server.datasets import datasets, proposal
 from server.db import now
 from server.deps import SessionDep, SettingsDep, StorageDep

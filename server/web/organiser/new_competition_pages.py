@@ -8,7 +8,7 @@ from starlette.datastructures import FormData
 from lethe.errors import AppError, InvalidInput, NotFound
 from lethe.text_files import decode_text
 from server.competitions import competitions
-from server.competitions.read_file import read_file
+from server.competitions.stored_file import read_file
 from server.deps import SessionDep
 from server.web.competition_pages import STARTER_TOML, competition_timeline
 from server.web.cookies import Flash

@@ -9,7 +9,7 @@ from lethe.errors import AppError, InvalidInput
 from server.accounts.accounts import clean_address
 from server.competitions import admission_links, participants, texts
 from server.competitions.participation import TERMS
-from server.notifications import email_queue
+from server.notifications import outbox
 from server.web.organiser.forms import change, needed
 from server.web.page_router import page_router
 from server.web.place_request import OrganiserDep, OrganiserRequest
@@ -118,6 +118,6 @@ def _page(asked: OrganiserRequest, *, state: str = "", page_number: int = 1, **c
         addresses=participants.addresses(asked.session, asked.competition),
         versions=texts.versions(asked.session, asked.competition, TERMS),
         admissions=ADMISSIONS,
-        sends_mail=email_queue.is_on(),
+        sends_mail=outbox.sends_mail(),
         **shown,
     )

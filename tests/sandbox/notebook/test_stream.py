@@ -8,8 +8,14 @@ from hypothesis import strategies as st
 
 from lethe.runtime.weights_layout import WeightsLayout, read_layout
 from sandbox.frame_reader import CheckpointReader, FrameState, NotebookRun
-from sandbox.guest.frame_format import WEIGHTS_TAG, encode_fault
-from sandbox.guest.notebook.frame_format import CHECKPOINT_TAG, CHOICE_TAG, encode_checkpoint_head, encode_choice
+from sandbox.guest.frame_format import (
+    CHECKPOINT_TAG,
+    CHOICE_TAG,
+    WEIGHTS_TAG,
+    encode_checkpoint_head,
+    encode_choice,
+    encode_fault,
+)
 
 HEADER = b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
 FILE_START = struct.pack("<Q", len(HEADER)) + HEADER

@@ -2,7 +2,7 @@
 
 import re
 
-from server.bundles.site import PAGES, environment
+from server.bundles.bundle import PAGES, environment
 
 
 def test_pictures_of_other_hosts_are_links() -> None:

@@ -13,8 +13,7 @@ from server.competitions import stalled_preparations as waiting
 from server.competitions.model_shard_leases import MODEL_SHARDS, ShardWork
 from server.competitions.split_leases import SPLITS, PreparedSplit, SplitWork
 from server.db import clock, database_time, now
-from server.models.competition import Competition, Split, SplitState
-from server.models.model_shard import ModelShard, ModelShardState
+from server.models.competition import Competition, ModelShard, ModelShardState, Split, SplitState
 from server.models.worker import Worker, WorkerState
 from server.web.organiser.checklist import checklist
 from server.worker_facts import WorkerFacts

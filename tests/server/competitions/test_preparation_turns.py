@@ -10,9 +10,8 @@ from lethe.competition.stored_document import SCHEMA_VERSION
 from server.competitions import preparation_turns
 from server.competitions.preparation_turns import NEWER, NO_PROCESS, TIME_USED, PreparationTurns
 from server.config import Settings
-from server.models.competition import Competition, CompetitionState, Split
+from server.models.competition import Competition, CompetitionState, PreparationUse, Split
 from server.models.evaluation import Shard
-from server.models.model_shard import PreparationUse
 from server.models.worker import Worker
 from server.queue_order import Turn
 from tests.support.instance import Instance, competition_toml

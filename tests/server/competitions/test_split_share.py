@@ -7,8 +7,7 @@ from sqlalchemy import select
 
 from lethe.competition.file import CompetitionFile
 from server.competitions.split_share import opening_of, share_done, time_left_s
-from server.models.competition import CompetitionState, Split, SplitState
-from server.models.model_shard import ModelShard, ModelShardState
+from server.models.competition import CompetitionState, ModelShard, ModelShardState, Split, SplitState
 from tests.lethe.conftest import competition
 from tests.support.instance import Instance
 

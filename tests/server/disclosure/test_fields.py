@@ -23,8 +23,7 @@ from server.db import now
 from server.disclosure import gate, shown_progress
 from server.disclosure.fields import ANY, DECLARED, OF_THE_GATE
 from server.main import create_app
-from server.models.evaluation import PublicScore, Shard, ShardAttempt
-from server.models.metric_result import MetricResult
+from server.models.evaluation import MetricResult, PublicScore, Shard, ShardAttempt
 from server.models.submission import Fault, Submission
 from server.web.cookies import SESSION_COOKIE
 from tests.support.addresses import addresses

@@ -7,8 +7,7 @@ import pytest
 
 from server.disclosure import gate
 from server.models.competition import Competition
-from server.models.evaluation import PrivateScore, PublicScore
-from server.models.leak_budget import Disclosure
+from server.models.evaluation import Disclosure, PrivateScore, PublicScore
 from server.models.submission import Submission
 from tests.support.instance import Instance
 

@@ -21,8 +21,16 @@ from server.db import now
 from server.leaderboard import summaries
 from server.metric_results.metric_results import hash_parameters
 from server.models.competition import Split
-from server.models.evaluation import Evaluation, PrivateScore, PublicScore, RunLog, Shard, ShardAttempt, score_table
-from server.models.metric_result import MetricResult
+from server.models.evaluation import (
+    Evaluation,
+    MetricResult,
+    PrivateScore,
+    PublicScore,
+    RunLog,
+    Shard,
+    ShardAttempt,
+    score_table,
+)
 from server.models.submission import Submission
 from server.web import leaderboard_pages, sse
 from server.web.cookies import SESSION_COOKIE

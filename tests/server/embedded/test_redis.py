@@ -12,8 +12,8 @@ import redis
 
 from lethe.errors import HostFault
 from server.embedded.redis import client_url, redis_server_program, start_redis
+from server.environment import MAX_SOCKET_PATH, socket_path
 from server.errors import Conflict
-from server.socket_paths import MAX_SOCKET_PATH, socket_path
 from tests.support.processes import descendants
 
 # Starts a Redis, says so, and waits to be killed. In a thread: a server that the main thread starts would end with it.

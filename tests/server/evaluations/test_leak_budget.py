@@ -15,8 +15,7 @@ from server.evaluations import evaluation_repository, leak_budget, leases, rerun
 from server.evaluations.claimed_shard import ShardFailure
 from server.evaluations.leak_budget import estimate_price
 from server.models.competition import Competition, Split, Team
-from server.models.evaluation import Evaluation, Shard
-from server.models.leak_budget import Disclosure
+from server.models.evaluation import Disclosure, Evaluation, Shard
 from server.models.submission import Fault, Submission
 from server.teams import team_repository
 from tests.server.evaluations.conftest import N, Submit, add_submission

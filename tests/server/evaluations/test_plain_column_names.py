@@ -6,8 +6,7 @@ from alembic import command
 from sqlalchemy import text, update
 
 from server.migrate import alembic_config, upgrade
-from server.models.evaluation import Evaluation, Shard
-from server.models.leak_budget import Disclosure
+from server.models.evaluation import Disclosure, Evaluation, Shard
 
 BEFORE = "0013"
 DISCLOSED_AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

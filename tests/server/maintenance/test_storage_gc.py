@@ -23,8 +23,8 @@ from server.maintenance.garbage_repository import Garbage
 from server.models.account import ApiToken, PasswordReset, Role, WebSession
 from server.models.competition import Competition, Team
 from server.models.evaluation import RunLog, Shard
-from server.models.invitation import Invitation
 from server.models.notification import Delivery, DeliveryState, QueuedEmail
+from server.models.participation import Invitation
 from server.models.submission import Submission
 from server.storage import Storage, content_key
 from server.submissions import submissions

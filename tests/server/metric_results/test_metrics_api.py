@@ -12,9 +12,7 @@ from server.disclosure.gate import BITS_OF_A_CONFIRMATION
 from server.metric_results import metric_results
 from server.models.account import Account
 from server.models.competition import Competition
-from server.models.evaluation import Evaluation
-from server.models.leak_budget import Disclosure
-from server.models.metric_result import MetricResult
+from server.models.evaluation import Disclosure, Evaluation, MetricResult
 from server.queue import COMPUTE_METRICS
 from tests.support.instance import GOOD_CODE, Instance
 from tests.support.metric_results import BASE, REPORT, compute, scored

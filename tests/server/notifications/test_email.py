@@ -18,7 +18,7 @@ from server.models.competition import CompetitionState
 from server.models.notification import QueuedEmail
 from server.models.submission import Fault
 from server.notifications import email_delivery, outbox
-from server.notifications.email_queue import queue_mail
+from server.notifications.outbox import queue_mail
 from tests.support.instance import Instance
 from tests.support.ports import free_port
 from tests.support.smtp import MailServer, mail_server, make_certificate
@@ -75,7 +75,7 @@ def member(server: Instance, name: str, role: Role = Role.PARTICIPANT) -> Accoun
 
 
 def test_mail_arrives_once_and_what_it_said_is_forgotten(both: Instance, mail_is_on: MailServer) -> None:
-    queue(both, "ada@example.org", body="Grüße,\n.\nthe link: https://lethe.example.org/reset#secret")
+    queue(both, "ada@example.org", body="Grüße,\n.\nthe page_url: https://lethe.example.org/reset#secret")
     assert outbox.is_due(both.database, EMAILS, at=now())
     assert send(both) == 1
     assert send(both, later=timedelta(days=9)) == 0
@@ -84,7 +84,7 @@ def test_mail_arrives_once_and_what_it_said_is_forgotten(both: Instance, mail_is
     assert (taken.sender, taken.receiver) == (SENDER, "ada@example.org")
     assert taken.message["Subject"] == "A Bcc: all@example.org", "a subject is one line, whatever is in it"
     text = taken.message.get_content().splitlines()
-    assert text == ["Grüße,", ".", "the link: https://lethe.example.org/reset#secret"]
+    assert text == ["Grüße,", ".", "the page_url: https://lethe.example.org/reset#secret"]
     assert states(both) == [("sent", 1, "")]
 
 
@@ -224,7 +224,7 @@ def test_who_declines_gets_no_news_but_still_what_they_ask_for(server: Instance,
     assert server.client.put("/api/v1/me/mail", headers=ada, json={"wanted": False}).json()["wants_mail"] is False
     with server.database.write() as session:
         competition_edits.announce(session, competition, title="Hello", text="all", actor=olga)
-        queue_mail(session, to="ada@example.org", subject="The link you asked for", body="…")
+        queue_mail(session, to="ada@example.org", subject="The page_url you asked for", body="…")
     send(server)
-    assert [message["Subject"] for message in mail_is_on.to("ada@example.org")] == ["The link you asked for"]
+    assert [message["Subject"] for message in mail_is_on.to("ada@example.org")] == ["The page_url you asked for"]
     assert [message["Subject"] for message in mail_is_on.to("bob@example.org")] == ["Forgetting digits: Hello"]

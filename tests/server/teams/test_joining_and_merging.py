@@ -9,7 +9,7 @@ from server.db import now
 from server.evaluations import leases
 from server.models.competition import Competition, CompetitionState, Team
 from server.models.evaluation import Shard
-from server.models.invitation import Invitation
+from server.models.participation import Invitation
 from server.models.submission import Submission
 from tests.support.instance import Instance
 from tests.support.team_requests import BASE, call, lead, link

@@ -12,9 +12,8 @@ from lethe.competition.visibility import Visibility
 from server.competitions import competitions
 from server.db import now
 from server.models.account import Account, Role
-from server.models.competition import Competition, CompetitionState, SplitState
+from server.models.competition import Competition, CompetitionState, ModelShard, SplitState
 from server.models.evaluation import PublicScore
-from server.models.model_shard import ModelShard
 from server.web.organiser.edit_pages import FIELDS, LABELS
 from tests.support.instance import Instance, competition_toml
 from tests.support.organised import actions, add_scored

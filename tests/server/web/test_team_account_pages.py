@@ -7,7 +7,7 @@ from lethe.competition.visibility import Visibility
 from server.accounts import accounts, rate_limit
 from server.competitions import competitions
 from server.db import now
-from server.notifications import email_queue
+from server.notifications import outbox
 from server.teams import teams
 from server.web.cookies import SESSION_COOKIE
 from tests.support.instance import PASSWORD, Instance
@@ -133,7 +133,7 @@ def test_mail_that_is_never_sent_is_not_promised(server, visitor, monkeypatch):
     promise, refusal = "links for a forgotten password go there", "this server sends no mail now"
     server.account("ada")
     for sends, said, unsaid in ((False, refusal, promise), (True, promise, refusal)):
-        monkeypatch.setattr(email_queue, "is_on", lambda sends=sends: sends)
+        monkeypatch.setattr(outbox, "is_on", lambda sends=sends: sends)
         visitor.client.cookies.clear()
         pages = [visitor.get("/register").text]
         visitor.log_in("ada")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from server.web.user_agent import browser_name
+from server.web.rendering import browser_name
 
 
 @pytest.mark.parametrize(

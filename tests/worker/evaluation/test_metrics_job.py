@@ -28,8 +28,7 @@ from server.db import Database, now
 from server.evaluations.kept_weights import weights_key
 from server.metric_results import metric_results
 from server.models.competition import Competition, Split
-from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardState
-from server.models.metric_result import MetricResult
+from server.models.evaluation import Evaluation, EvaluationState, MetricResult, Shard, ShardState
 from server.storage import Storage, split_key
 from tests.lethe.conftest import competition as competition_file
 from tests.server.evaluations.conftest import add_submission, competition, database, sent

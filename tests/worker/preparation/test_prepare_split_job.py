@@ -36,9 +36,16 @@ from server.config import Settings
 from server.db import Database, clock, now
 from server.models.account import Account, Role
 from server.models.audit import AuditEvent
-from server.models.competition import Competition, CompetitionState, Split, SplitState, Team
+from server.models.competition import (
+    Competition,
+    CompetitionState,
+    ModelShard,
+    ModelShardState,
+    Split,
+    SplitState,
+    Team,
+)
 from server.models.evaluation import Evaluation
-from server.models.model_shard import ModelShard, ModelShardState
 from server.models.submission import Submission
 from server.storage import Storage
 from tests.lethe.conftest import competition
