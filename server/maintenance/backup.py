@@ -8,42 +8,31 @@ hash then differs from the row's, and the split is prepared again.
 import hashlib
 import json
 import os
-import secrets
 import shutil
-import sqlite3
-import subprocess
-import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import psycopg
-from sqlalchemy import URL, make_url
+from sqlalchemy import make_url
 
 from lethe.errors import HostFault
-from server.bounded_connections import CONNECT_WITHIN_S, TCP
 from server.config import Settings
-from server.db import Database, make_engine
+from server.db import Database
 from server.errors import Conflict
 from server.evaluations import rerun
 from server.maintenance import garbage_repository
+from server.maintenance.database_copy import POSTGRES_COPY, SQLITE_COPY, dump, load, restored
 from server.maintenance.garbage_repository import MANIFEST
 from server.storage import Storage, StoredFile
 
-SQLITE_COPY, POSTGRES_COPY, FILES, HASHES, LIST = "lethe.db", "lethe.dump", "storage", "SHA256SUMS", "backup.json"
+FILES, HASHES, LIST = "storage", "SHA256SUMS", "backup.json"
 DAMAGED = "DAMAGED"  # in a copy of damaged files: their names
 PREFIXES = ("submissions", "evaluations", "splits", "datasets")
 COPIERS = 16  # files at a time
 SHOWN = 5  # damaged files that a refusal names
 IN_SERIES = "????-??-??T??????Z"  # the folders of a series, by their time
-DATABASE_WITHIN_S = 600.0  # to create or drop one
-LOOKED_AT_EVERY_S = 15.0  # whether PostgreSQL answers, while one of its programs works
-SILENT_S = 60.0  # after which that program is ended: it would wait for ever
-LIMITS = {name: str(value) for name, value in ({"connect_timeout": CONNECT_WITHIN_S} | TCP).items()}
 
 
 class DamagedBackup(HostFault):
@@ -76,7 +65,7 @@ def back_up(settings: Settings, folder: Path, *, previous: Path | None = None) -
     if folder.exists() and any(folder.iterdir()):
         raise Conflict(f"{folder} is not empty; a backup goes into a folder of its own")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    kind = _dump(settings.resolved_database_url, folder)
+    kind = dump(settings.resolved_database_url, folder)
     target = Storage((folder / FILES).absolute().as_uri())
     known = _Previous(previous, folder) if previous else None
     copied, hashes = _copy(Storage(settings.resolved_storage_url), target, kind, known=known)
@@ -95,8 +84,8 @@ def verify(settings: Settings, folder: Path) -> int:
     was damaged before it was copied.
     """
     _check(folder)
-    restored = _restored(settings.resolved_database_url, folder)
-    with restored as url, Database(url) as database, database.read() as session:
+    copy = restored(settings.resolved_database_url, folder)
+    with copy as url, Database(url) as database, database.read() as session:
         named = garbage_repository.named_files(session)
     missing = sorted(key for key in named if not (folder / FILES / key).is_file())
     if missing:
@@ -118,32 +107,6 @@ def _of_manifests(folder: Path, named: Mapping[str, str]) -> dict[str, str]:
             files = json.loads((folder / FILES / key).read_text(encoding="utf-8"))["files"]
             found |= {f"{split}/{path}": str(record["sha256"]) for path, record in files.items()}
     return found
-
-
-@contextmanager
-def _restored(url: str, folder: Path) -> Iterator[str]:
-    """Yield the address of a database that holds the backup's rows, and remove it afterwards."""
-    parsed = make_url(url)
-    if parsed.get_backend_name() == "sqlite":
-        with tempfile.TemporaryDirectory(prefix="lethe-restore-", dir=folder.parent) as scratch:
-            copy = Path(scratch) / SQLITE_COPY
-            shutil.copyfile(folder / SQLITE_COPY, copy)
-            yield f"sqlite:///{copy}"
-        return
-    name = f"lethe_restore_{secrets.token_hex(4)}"
-    engine = make_engine(url, statement_within_s=DATABASE_WITHIN_S).execution_options(isolation_level="AUTOCOMMIT")
-    try:
-        with engine.connect() as connection:
-            connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE template0")
-        try:
-            target = parsed.set(database=name).render_as_string(hide_password=False)
-            _load(target, folder)
-            yield target
-        finally:
-            with engine.connect() as connection:
-                connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
-    finally:
-        engine.dispose()
 
 
 def back_up_in_series(settings: Settings, folder: Path, *, keep: int) -> tuple[Path, Copied]:
@@ -220,95 +183,8 @@ def bring_back(settings: Settings, folder: Path) -> Copied:
         raise HostFault(
             f"{folder} holds {copied.files} files, {copied.bytes} bytes; its list says {made.files}, {made.bytes}"
         )
-    _load(settings.resolved_database_url, folder)  # last: no row without its files
+    load(settings.resolved_database_url, folder)  # last: no row without its files
     return copied
-
-
-def _dump(url: str, folder: Path) -> str:
-    parsed = make_url(url)
-    if parsed.get_backend_name() == "sqlite":
-        copy = folder / SQLITE_COPY
-        with closing(sqlite3.connect(str(parsed.database))) as source, closing(sqlite3.connect(copy)) as target:
-            source.backup(target)
-    else:
-        _run("pg_dump", url, "--format=custom", "--no-owner", f"--file={folder / POSTGRES_COPY}")
-    return parsed.get_backend_name()
-
-
-def _load(url: str, folder: Path) -> None:
-    parsed = make_url(url)
-    if parsed.get_backend_name() == "sqlite":
-        target = Path(str(parsed.database))
-        if target.exists():
-            raise Conflict(f"{target} exists; restore into an instance that has no database yet")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with _in_place_of(target) as copy:
-            shutil.copyfile(folder / SQLITE_COPY, copy)
-    else:
-        _run("pg_restore", url, "--no-owner", "--exit-on-error", "--single-transaction", str(folder / POSTGRES_COPY))
-
-
-@contextmanager
-def _in_place_of(target: Path) -> Iterator[Path]:
-    """Yield the name of a file that becomes `target` once it is whole: a disk may be full half-way."""
-    copy = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
-    try:
-        yield copy
-        copy.replace(target)
-    finally:
-        copy.unlink(missing_ok=True)
-
-
-def _run(program: str, url: str, *arguments: str) -> None:
-    """Run one of PostgreSQL's programs, as long as the server answers: they wait for a silent one without end.
-
-    The password goes through the environment: arguments can be seen by all.
-    """
-    parsed = make_url(url)
-    parsed = parsed.set(drivername="postgresql", query={**LIMITS, **parsed.query})
-    address = parsed.set(password=None).render_as_string(hide_password=False)
-    environment = os.environ | ({"PGPASSWORD": str(parsed.password)} if parsed.password else {})
-    try:
-        process = subprocess.Popen(
-            [program, f"--dbname={address}", *arguments],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    except FileNotFoundError as error:
-        raise HostFault(f"{program} is not on PATH: install PostgreSQL's client programs") from error
-    with process:
-        try:
-            said = _said_at_end(process, program, parsed)
-        finally:
-            process.kill()
-    if process.returncode:
-        raise HostFault(f"{program} failed: {said.strip()[-500:]}")
-
-
-def _said_at_end(process: subprocess.Popen[str], program: str, server: URL) -> str:
-    """Return what a program has written to standard error. Raises HostFault where the server is silent for long."""
-    answered = time.monotonic()
-    while time.monotonic() < answered + SILENT_S:
-        try:
-            return process.communicate(timeout=LOOKED_AT_EVERY_S)[1]
-        except subprocess.TimeoutExpired:
-            if not _is_silent(server):
-                answered = time.monotonic()
-    raise HostFault(f"{program} was ended: PostgreSQL was silent for {SILENT_S:.0f} s")
-
-
-def _is_silent(server: URL) -> bool:
-    """Return whether nothing answers; a server that refuses a connection does, and the program hears of it too."""
-    try:
-        psycopg.connect(server.render_as_string(hide_password=False)).close()
-    except psycopg.errors.ConnectionTimeout:
-        return True
-    except psycopg.OperationalError:
-        return False
-    return False
 
 
 class _Previous:

@@ -17,7 +17,7 @@ LINE_PX = 17  # of a name on the slope chart
 FAULT_NAMES = {"participant": "participant's", "organiser": "organiser's", "host": "host's"}
 
 
-def _altair() -> Any:
+def load_altair() -> Any:
     import altair  # noqa: PLC0415 (takes a second, and most pages have no figure)
 
     return altair
@@ -25,7 +25,7 @@ def _altair() -> Any:
 
 def throughput(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Runs done in each hour. rows: hour (ISO), runs."""
-    alt = _altair()
+    alt = load_altair()
     top = max([1, *(row["runs"] for row in rows)])  # of nothing but zeros no axis can be made
     chart = (
         alt.Chart(alt.Data(values=rows))
@@ -41,12 +41,12 @@ def throughput(rows: list[dict[str, Any]]) -> dict[str, Any]:
             tooltip=[alt.Tooltip("hour:T", format="%d %b %H:%M"), "runs:Q"],
         )
     )
-    return _sized(chart, height=160)
+    return sized(chart, height=160)
 
 
 def failures(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Failures of each day, by whose fault they were. rows: day, fault, count."""
-    alt = _altair()
+    alt = load_altair()
     of_days: Counter[str] = Counter()
     for row in rows:
         of_days[row["day"]] += row["count"]
@@ -71,14 +71,14 @@ def failures(rows: list[dict[str, Any]]) -> dict[str, Any]:
             tooltip=["day:O", "fault:N", "count:Q"],
         )
     )
-    return _sized(chart, height=160)
+    return sized(chart, height=160)
 
 
 def score_over_time(
     rows: list[dict[str, Any]], *, teams: list[str], own: str | None, oracle: float | None
 ) -> dict[str, Any]:
     """Best score so far of some teams, as steps. rows: at (ISO), team, score; teams: their names, best first."""
-    alt = _altair()
+    alt = load_altair()
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X(
             "at:T",
@@ -100,13 +100,13 @@ def score_over_time(
         .add_params(chosen)
     )
     if oracle is None:
-        return _sized(alt.layer(lines, points), height=240)
-    return _sized(alt.layer(lines, points, *_oracle_mark(oracle, [row["score"] for row in rows])), height=280)
+        return sized(alt.layer(lines, points), height=240)
+    return sized(alt.layer(lines, points, *_oracle_mark(oracle, [row["score"] for row in rows])), height=280)
 
 
 def scores_of_team(rows: list[dict[str, Any]], *, oracle: float | None) -> dict[str, Any]:
     """Scores of one team with their intervals, and the best so far as steps. rows: at (ISO), name, score, low, high."""
-    alt = _altair()
+    alt = load_altair()
     best = accumulate((row["score"] for row in rows), max)
     values = [row | {"best": highest} for row, highest in zip(rows, best, strict=True)]
     axis = alt.Axis(grid=False, format=_time_format(rows), tickCount=8, labelOverlap="greedy", labelSeparation=8)
@@ -124,12 +124,12 @@ def scores_of_team(rows: list[dict[str, Any]], *, oracle: float | None) -> dict[
         base.mark_point(filled=True, size=60, opacity=1).encode(y=y("score:Q"), tooltip=tooltip),
     ]
     marks = [] if oracle is None else _oracle_mark(oracle, [row["score"] for row in rows])
-    return _sized(alt.layer(*layers, *marks), height=200)
+    return sized(alt.layer(*layers, *marks), height=200)
 
 
 def _oracle_mark(oracle: float, scores: Sequence[float]) -> list[Any]:
     """Return the oracle's line; where it lies so high that the scores would lie flat on the axis, words at the top."""
-    alt = _altair()
+    alt = load_altair()
     mark = alt.Chart(alt.Data(values=[{"score": oracle}]))
     best = max(scores, default=0.0)
     if 0 < best < oracle / OUT_OF_SIGHT:
@@ -141,7 +141,7 @@ def _oracle_mark(oracle: float, scores: Sequence[float]) -> list[Any]:
 
 def score_against_cost(rows: list[dict[str, Any]], *, oracle: float | None) -> dict[str, Any]:
     """Scores over what a run takes, a point a submission. rows: name, seconds, score."""
-    alt = _altair()
+    alt = load_altair()
     points = (
         alt.Chart(alt.Data(values=rows))
         .mark_point(filled=True, size=70, opacity=0.8)
@@ -157,7 +157,7 @@ def score_against_cost(rows: list[dict[str, Any]], *, oracle: float | None) -> d
         )
     )
     marks = [] if oracle is None else _oracle_mark(oracle, [row["score"] for row in rows])
-    return _sized(alt.layer(points, *marks), height=240)
+    return sized(alt.layer(points, *marks), height=240)
 
 
 def _time_format(rows: list[dict[str, Any]]) -> str:
@@ -172,7 +172,7 @@ def slope(rows: list[dict[str, Any]]) -> dict[str, Any]:
     On either side the teams stand in the order of their ranks with a line's height for each, so that no name covers
     another however far apart the ranks lie; the rank is written beside the name.
     """
-    alt = _altair()
+    alt = load_altair()
     is_own = alt.datum.own == "yes"
     base = alt.Chart(alt.Data(values=_placed(rows))).encode(
         x=alt.X(
@@ -201,7 +201,7 @@ def slope(rows: list[dict[str, Any]]) -> dict[str, Any]:
                 align=align, dx=dx, fontSize=11, fontWeight=weight, limit=alt.expr("0.3 * width - 12")
             ).transform_filter((alt.datum.board == board) & (alt.datum.own == own))
             layers.append(names.encode(text="label:N"))
-    return _sized(alt.layer(*layers), height=max(160, LINE_PX * len(rows) // 2))
+    return sized(alt.layer(*layers), height=max(160, LINE_PX * len(rows) // 2))
 
 
 def _placed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -220,7 +220,7 @@ def _placed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def histogram(rows: list[dict[str, Any]], *, title: str, bins: int = 30) -> dict[str, Any]:
     """One quantity of the unlearned and of the retrained models. rows: value, models."""
-    alt = _altair()
+    alt = load_altair()
     chart = (
         alt.Chart(alt.Data(values=rows))
         .mark_bar(opacity=0.62, binSpacing=0)
@@ -230,83 +230,12 @@ def histogram(rows: list[dict[str, Any]], *, title: str, bins: int = 30) -> dict
             color=alt.Color("models:N", title=None, legend=alt.Legend(orient="top")),
         )
     )
-    return _sized(chart, height=170)
-
-
-def epsilons(rows: list[dict[str, Any]], *, cap: float = 50.0, bins: int = 30) -> dict[str, Any]:
-    """How the epsilons of the forget examples are spread. rows: value (nats), models (whose they are).
-
-    cap: what an example has where no attack failed. Such examples stand in a bar of their own behind the others, which
-    the axis would squeeze into a few bars otherwise.
-    """
-    alt = _altair()
-    bars, end = _epsilon_bars(rows, cap=cap, bins=bins)
-    several = len({row["models"] for row in rows}) > 1
-    axis = alt.Axis(format="~g", grid=False, values=[round(end * part / 5, 2) for part in range(6)])
-    chart = (
-        alt.Chart(alt.Data(values=bars))
-        .mark_bar(opacity=0.62 if several else 0.9, binSpacing=1)
-        .encode(
-            x=alt.X("low:Q", bin="binned", title="epsilon, nats", axis=axis, scale=alt.Scale(domain=[0, end * 1.2])),
-            x2="high:Q",
-            y=alt.Y("examples:Q", stack=None, title="forget examples", axis=alt.Axis(tickCount=4, format="d")),
-            tooltip=[alt.Tooltip("range:N", title="epsilon"), "examples:Q"],
-        )
-    )
-    if several:
-        chart = chart.encode(color=alt.Color("models:N", title=None, sort=None, legend=alt.Legend(orient="top")))
-    if not any(row["value"] >= cap for row in rows):
-        return _sized(chart, height=190)
-    named = {"at": end * 1.2, "text": f"{cap:.4g}, the cap"}
-    label = (
-        alt.Chart(alt.Data(values=[named]))
-        .mark_text(align="right", baseline="bottom", dy=-4, fontSize=11)  # below the bar stand the axis's numbers
-        .encode(x=alt.X("at:Q"), y=alt.value(0), text="text:N")
-    )
-    return _sized(alt.layer(chart, label), height=190)
-
-
-def epsilon_strips(rows: list[dict[str, Any]], *, clip: float) -> dict[str, Any]:
-    """A strip for each method with a mark for each forget example. rows: name, example, value (nats, clipped)."""
-    alt = _altair()
-    n_methods = len({row["name"] for row in rows})
-    axis = alt.Axis(tickCount=5, format="~g")
-    chart = (
-        alt.Chart(alt.Data(values=rows))
-        .mark_tick(thickness=2, size=11, opacity=0.45)
-        .encode(
-            x=alt.X("value:Q", title=f"epsilon, nats, at most {clip:g}", scale=alt.Scale(domain=[0, clip]), axis=axis),
-            y=alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labelLimit=120)),
-            tooltip=["name:N", alt.Tooltip("example:Q", title="forget example"), alt.Tooltip("value:Q", format=".3g")],
-        )
-    )
-    return _sized(chart, height=max(120, 20 * n_methods))
-
-
-def _epsilon_bars(rows: list[dict[str, Any]], *, cap: float, bins: int) -> tuple[list[dict[str, Any]], float]:
-    """Return bars of equal width up to the largest epsilon below the cap, the cap's own, and where the former end."""
-    below = [row["value"] for row in rows if row["value"] < cap]
-    end = max(below, default=1.0) * 1.0001 or 1.0
-    width = end / bins
-    counts: dict[tuple[str, int], int] = {}
-    for row in rows:
-        place = min(bins - 1, int(row["value"] / width)) if row["value"] < cap else bins
-        counts[row["models"], place] = counts.get((row["models"], place), 0) + 1
-    return [_epsilon_bar(*key, examples=n, width=width, bins=bins, cap=cap) for key, n in sorted(counts.items())], end
-
-
-def _epsilon_bar(models: str, place: int, *, examples: int, width: float, bins: int, cap: float) -> dict[str, Any]:
-    if place == bins:  # behind a gap
-        text, low, high = f"no attack failed (the cap of {cap:.4g})", width * bins * 1.08, width * bins * 1.17
-    else:
-        low, high = place * width, (place + 1) * width
-        text = f"{low:.2f} to {high:.2f}"
-    return {"models": models, "low": low, "high": high, "range": text, "examples": examples}
+    return sized(chart, height=170)
 
 
 def time_of_runs(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Wall time of each run. rows: run (from 1), seconds."""
-    alt = _altair()
+    alt = load_altair()
     chart = (
         alt.Chart(alt.Data(values=rows))
         .mark_circle(size=16, opacity=0.7)
@@ -316,12 +245,12 @@ def time_of_runs(rows: list[dict[str, Any]]) -> dict[str, Any]:
             tooltip=["run:Q", alt.Tooltip("seconds:Q", format=".2f")],
         )
     )
-    return _sized(chart, height=170)
+    return sized(chart, height=170)
 
 
 def pairs(rows: list[dict[str, Any]], *, x: str, y: str) -> dict[str, Any]:
     """One quantity of two submissions, a point an example, and the line of equal values. rows: example, x, y."""
-    alt = _altair()
+    alt = load_altair()
     end = max((value for row in rows for value in (row["x"], row["y"])), default=1.0) or 1.0
     points = (
         alt.Chart(alt.Data(values=rows))
@@ -338,7 +267,7 @@ def pairs(rows: list[dict[str, Any]], *, x: str, y: str) -> dict[str, Any]:
     )
     equal = alt.Chart(alt.Data(values=[{"x": 0, "y": 0}, {"x": end, "y": end}]))
     diagonal = equal.mark_line(strokeDash=[5, 4], strokeWidth=1, opacity=0.8).encode(x="x:Q", y="y:Q")
-    return _sized(alt.layer(diagonal, points), height=300)
+    return sized(alt.layer(diagonal, points), height=300)
 
 
 def scatter(rows: list[dict[str, Any]], *, x: str, y: str, kinds: Sequence[str]) -> dict[str, Any]:
@@ -346,7 +275,7 @@ def scatter(rows: list[dict[str, Any]], *, x: str, y: str, kinds: Sequence[str])
 
     Names of points that lie near each other are written one below the other, with a line to the point.
     """
-    alt = _altair()
+    alt = load_altair()
     labelled, height = place_labels(rows)
     base = alt.Chart(alt.Data(values=labelled)).encode(
         x=alt.X("x:Q", title=x, scale=alt.Scale(zero=False, padding=24), axis=alt.Axis(tickCount=5)),
@@ -368,10 +297,10 @@ def scatter(rows: list[dict[str, Any]], *, x: str, y: str, kinds: Sequence[str])
         .encode(text="name:N", y="label_y:Q")
         for align, dx in (("left", 8), ("right", -8))
     ]
-    return _sized(alt.layer(lines.encode(y="y:Q", y2="label_y:Q"), points, *names), height=height)
+    return sized(alt.layer(lines.encode(y="y:Q", y2="label_y:Q"), points, *names), height=height)
 
 
-def _sized(chart: Any, *, height: int) -> dict[str, Any]:
+def sized(chart: Any, *, height: int) -> dict[str, Any]:
     """Return the specification, as wide as its place on the page."""
     sized = chart.properties(width="container", height=height)
     return {**sized.to_dict(), "background": "transparent", "config": {"view": {"stroke": None}}}

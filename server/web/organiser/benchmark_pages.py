@@ -9,7 +9,7 @@ from lethe.errors import NotFound
 from lethe.reports.benchmark_tables import benchmark_tables, epsilon_by_method, epsilon_clip
 from server.benchmarks import benchmarks
 from server.deps import SessionDep
-from server.web.charts import vega_charts
+from server.web.charts import epsilon_charts, vega_charts
 from server.web.deps import StaffDep
 from server.web.page_router import page_router
 from server.web.rendering import figure, page
@@ -60,7 +60,7 @@ def examples_figure(slug: str, session: SessionDep, viewer: StaffDep, *, cell: C
         for name, values in epsilon.items()
         for number, value in enumerate(values)
     ]
-    return figure(vega_charts.epsilon_strips(rows, clip=clip))
+    return figure(epsilon_charts.epsilon_strips(rows, clip=clip))
 
 
 def _cell_name(content: dict[str, Any], number: int) -> str:

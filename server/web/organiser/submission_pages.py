@@ -19,7 +19,7 @@ from server.submission_analysis.evaluated_submissions import EvaluatedSubmission
 from server.submission_analysis.model_outputs import EXAMPLES, epsilon_rows
 from server.submissions.list_filter import SubmissionFilter
 from server.submissions.organiser_list import find_lines, same_file_teams
-from server.web.charts import vega_charts
+from server.web.charts import epsilon_charts, vega_charts
 from server.web.code_excerpt import highlighted_files
 from server.web.deps import OrganiserPlaceDep, Place
 from server.web.failure_messages import describe_failure
@@ -125,7 +125,7 @@ def analysis_page(asked: OrganiserDep, *, storage: StorageDep, evaluated: Evalua
 @router.get("/organise/{slug}/submissions/{submission_id}/figures/{name}.json")
 def analysis_figure(name: str, asked: OrganiserDep, *, storage: StorageDep, evaluated: EvaluatedDep) -> Response:
     if name == "epsilon" and evaluated.epsilon is not None:
-        return figure(vega_charts.epsilons(epsilon_rows(evaluated.epsilon), cap=_cap(asked.place)))
+        return figure(epsilon_charts.epsilons(epsilon_rows(evaluated.epsilon), cap=_cap(asked.place)))
     comparison = evaluated_submissions.get_output_comparison(asked.session, storage, asked.competition, evaluated)
     if comparison and name == "time":
         return figure(vega_charts.time_of_runs(comparison.run_times()))
@@ -191,7 +191,7 @@ def comparison_figure(other: str, name: str, evaluated: EvaluatedDep, asked: Org
     names = (_label(evaluated.submission), _label(second.submission))
     if name == "epsilon":
         return figure(
-            vega_charts.epsilons([*epsilon_rows(a, names[0]), *epsilon_rows(b, names[1])], cap=_cap(asked.place))
+            epsilon_charts.epsilons([*epsilon_rows(a, names[0]), *epsilon_rows(b, names[1])], cap=_cap(asked.place))
         )
     if name == "examples":
         rows = [{"example": index, "x": float(x), "y": float(y)} for index, (x, y) in enumerate(zip(a, b, strict=True))]

@@ -17,7 +17,7 @@ from lethe.errors import HostFault
 from server.config import Settings, get_settings
 from server.db import Database
 from server.errors import Conflict
-from server.maintenance import backup
+from server.maintenance import backup, database_copy
 from server.maintenance.backup import DamagedStorage, back_up, back_up_in_series, bring_back, verify
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, Shard
@@ -257,8 +257,8 @@ def test_series_keeps_nothing_that_is_not_whole(tmp_path, migrated_sqlite_url, m
 def test_backup_of_a_silent_server_ends_and_that_of_a_slow_one_does_not(
     tmp_path: Path, migrated_postgres_url: str, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backup, "LOOKED_AT_EVERY_S", 0.2)
-    monkeypatch.setattr(backup, "SILENT_S", 1.0)
+    monkeypatch.setattr(database_copy, "LOOKED_AT_EVERY_S", 0.2)
+    monkeypatch.setattr(database_copy, "SILENT_S", 1.0)
     with (
         black_hole(postgres_server.folder / ".s.PGSQL.5432") as proxy,
         psycopg.connect(migrated_postgres_url) as holder,

@@ -1,6 +1,6 @@
 """What stands at the cap of epsilon does not squeeze the rest of its chart."""
 
-from server.web.charts.vega_charts import epsilons
+from server.web.charts.epsilon_charts import epsilons
 
 CAP = 50.0
 
