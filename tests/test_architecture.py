@@ -62,13 +62,13 @@ FORBIDDEN = {
     "routers": [
         ("server/api/accounts.py", "import server.accounts.account_repository"),
         ("server/api/competitions/router.py", "from server.accounts import account_repository"),
-        ("server/api/rejudging.py", "from server.evaluations import leak_budget_repository"),
+        ("server/api/rejudging.py", "from server.evaluations import queue_repository"),
         ("server/api/workers/remote_router.py", "import server.workers.worker_repository"),
         ("server/api/auth_dependencies.py", "import server.accounts.account_repository"),
         ("server/api/admin/schemas.py", "from server.admin import exports_repository"),
         ("server/prometheus/router.py", "import server.prometheus.figures_repository"),
         ("server/web/rendering.py", "import server.submissions.submission_repository"),
-        ("server/web/organiser/forms.py", "from server.finals import finals_repository"),
+        ("server/web/place_request.py", "from server.finals import finals_repository"),
     ],
     "sandbox": [
         ("sandbox/policy.py", "import torch"),

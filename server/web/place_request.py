@@ -1,11 +1,17 @@
-"""What pages of one competition are given, and how they answer."""
+"""What pages of one competition are given, how they answer, and what the organisers' forms have in common."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar
 
 from fastapi import Depends, Request, Response
 from sqlalchemy.orm import Session
 
+from lethe.competition.section import within_range
+from lethe.errors import InvalidInput, Violation
+from server.admin import competition_edits
+from server.admin.competition_edits import Change
 from server.deps import SessionDep
 from server.models.account import Account
 from server.models.competition import Competition
@@ -59,3 +65,29 @@ async def organiser_request(
 
 MemberRequestDep = Annotated[PlaceRequest, Depends(member_request)]
 OrganiserDep = Annotated[OrganiserRequest, Depends(organiser_request)]
+
+
+def change(asked: OrganiserRequest, values: Mapping[str, Any], *, act: str = "save", reason: str = "") -> Change:
+    """Change the competition, or show with the act `preview` what that would do. Raises AppError."""
+    return competition_edits.change(
+        asked.session, asked.competition, values, actor=asked.viewer, reason=reason, preview=act == "preview"
+    )
+
+
+def needed(reason: str) -> str:
+    """Return the reason. Raises InvalidInput if there is none."""
+    if not reason.strip():
+        missing = Violation("reason", "is missing")
+        raise InvalidInput("A reason is needed: it is recorded in the audit log", violations=(missing,))
+    return reason.strip()
+
+
+def timestamp(text: str, *, field: str) -> datetime:
+    """Return the timestamp that a form names, in UTC where it names no zone. Raises InvalidInput."""
+    try:
+        found = datetime.fromisoformat(text.strip())
+        found = within_range(found if found.tzinfo else found.replace(tzinfo=UTC))
+    except ValueError as error:
+        wrong = Violation(field, "needs a date and a time, UTC", text[:40])
+        raise InvalidInput(f"{text[:40]!r} is not a timestamp", violations=(wrong,)) from error
+    return found.astimezone(UTC)

@@ -7,7 +7,6 @@ from fastapi import APIRouter
 
 from server.web import (
     account_pages,
-    api_pages,
     auth_pages,
     comparison_pages,
     competition_pages,
@@ -43,7 +42,6 @@ from server.web.organiser import submission_pages as organised_submission_pages
 router = APIRouter()
 for pages in (
     static_files,
-    api_pages,
     help_pages,
     account_pages,
     auth_pages,

@@ -17,6 +17,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
+from lethe.runtime.error_classes import ErrorClass
 from server import cost_cache, queue
 from server.accounts import accounts, passwords, rate_limit, tokens
 from server.competitions import competitions
@@ -117,7 +118,7 @@ class Instance:
         with self.database.write() as session:
             evaluation = self._current(session, submission_id, visibility)
             error: dict[str, object] = {"message": "it broke"}
-            evaluations.fail(session, evaluation, fault=fault, error_class="exception", error=error)
+            evaluations.fail(session, evaluation, fault=fault, error_class=ErrorClass.EXCEPTION, error=error)
 
     def tick(self) -> int:
         with self.database.write() as session:

@@ -35,9 +35,8 @@ from server.web.cookies import Flash
 from server.web.deps import Place
 from server.web.organiser import audit_sentences
 from server.web.organiser.checklist import ON_ANY_DEVICE, checklist
-from server.web.organiser.forms import needed
 from server.web.page_router import page_router
-from server.web.place_request import OrganiserDep
+from server.web.place_request import OrganiserDep, needed
 from server.web.rendering import part, redirect, render
 
 router = page_router()

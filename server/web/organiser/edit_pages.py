@@ -13,9 +13,8 @@ from server.competitions import competitions
 from server.errors import Conflict
 from server.web.competition_pages import competition_timeline
 from server.web.organiser import file_editor
-from server.web.organiser.forms import change
 from server.web.page_router import page_router
-from server.web.place_request import OrganiserDep, OrganiserRequest
+from server.web.place_request import OrganiserDep, OrganiserRequest, change
 
 router = page_router()
 

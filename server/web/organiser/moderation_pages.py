@@ -16,9 +16,8 @@ from server.models.submission import Submission
 from server.submissions import submissions
 from server.teams import teams
 from server.web.cookies import Flash
-from server.web.organiser.forms import change, needed, timestamp
 from server.web.page_router import page_router
-from server.web.place_request import OrganiserDep
+from server.web.place_request import OrganiserDep, change, needed, timestamp
 from server.web.rendering import redirect
 
 router = page_router()

@@ -10,9 +10,8 @@ from server.accounts.accounts import clean_address
 from server.competitions import admission_links, participants, texts
 from server.competitions.participation import TERMS
 from server.notifications import outbox
-from server.web.organiser.forms import change, needed
 from server.web.page_router import page_router
-from server.web.place_request import OrganiserDep, OrganiserRequest
+from server.web.place_request import OrganiserDep, OrganiserRequest, change, needed
 
 router = page_router()
 

@@ -13,9 +13,8 @@ from server.errors import Conflict
 from server.models.account import Role
 from server.web.cookies import Flash
 from server.web.deps import AdministratorDep
-from server.web.organiser.forms import needed
 from server.web.page_router import page_router
-from server.web.place_request import OrganiserDep
+from server.web.place_request import OrganiserDep, needed
 from server.web.rendering import page, redirect
 
 router = page_router()

@@ -7,9 +7,8 @@ from fastapi import Depends, Form, Request, Response
 from lethe.competition.sections import MAX_PHASES
 from lethe.errors import AppError
 from server.admin.competition_edits import may_change
-from server.web.organiser.forms import change, timestamp
 from server.web.page_router import page_router
-from server.web.place_request import OrganiserDep, OrganiserRequest
+from server.web.place_request import OrganiserDep, OrganiserRequest, change, timestamp
 
 router = page_router()
 

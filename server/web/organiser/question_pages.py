@@ -7,9 +7,8 @@ from fastapi import Form, Query, Response
 from lethe.competition.sections import TITLES
 from lethe.errors import AppError, NotFound
 from server.competitions import questions, texts
-from server.web.organiser.forms import change
 from server.web.page_router import page_router
-from server.web.place_request import OrganiserDep, OrganiserRequest
+from server.web.place_request import OrganiserDep, OrganiserRequest, change
 
 router = page_router()
 

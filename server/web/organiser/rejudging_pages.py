@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args
 
-from fastapi import Depends, Form, Response
+from fastapi import Form, Response
+from pydantic import BaseModel, StringConstraints
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
@@ -28,33 +29,33 @@ from server.teams import teams
 from server.web import sse
 from server.web.cookies import Flash
 from server.web.deps import Place
-from server.web.organiser.forms import needed, timestamp
 from server.web.page_router import page_router
-from server.web.place_request import OrganiserDep, OrganiserRequest
+from server.web.place_request import OrganiserDep, OrganiserRequest, needed, timestamp
 from server.web.rendering import part, redirect, render
 
 router = page_router()
 
 Text = Annotated[str, Form(max_length=500)]
+Word = Annotated[str, StringConstraints(strip_whitespace=True, max_length=500)]
 WHICH = ("all", "team", "failure", "time")
 MAX_LINES = 100
 REASONS = {"scorer": "the scorer", "limits": "the limits", "split": "a repaired split", "host": "the host"}
 
 
-@dataclass(frozen=True)
-class RejudgingForm:
-    """What the form says."""
+class RejudgingForm(BaseModel):
+    """What the form says, unchecked."""
 
-    split: str = "public"
-    which: str = "all"
-    team: str = ""
-    error_class: str = ""
-    received_from: str = ""
-    received_before: str = ""
-    changed: str = "scorer"
-    attacks: str = ""
-    delta: str = ""
-    reason: str = ""
+    act: Word = "count"
+    split: Word = "public"
+    which: Word = "all"
+    team: Word = ""
+    error_class: Word = ""
+    received_from: Word = ""
+    received_before: Word = ""
+    changed: Word = "scorer"
+    attacks: Word = ""
+    delta: Word = ""
+    reason: Word = ""
 
 
 @dataclass(frozen=True)
@@ -70,37 +71,17 @@ class Line:
         return None if old is None or new is None else new - old
 
 
-def chosen_form(
-    *,
-    split: Text = "public",
-    which: Text = "all",
-    team: Text = "",
-    error_class: Text = "",
-    received_from: Text = "",
-    received_before: Text = "",
-    changed: Text = "scorer",
-    attacks: Text = "",
-    delta: Text = "",
-    reason: Text = "",
-) -> RejudgingForm:
-    """Return what the form says, unchecked."""
-    moments = received_from, received_before
-    return RejudgingForm(split, which, team.strip(), error_class, *moments, changed, attacks, delta.strip(), reason)
-
-
 @router.get("/organise/{slug}/rejudgings")
 def rejudgings_page(asked: OrganiserDep) -> Response:
     return _list(asked, RejudgingForm())
 
 
 @router.post("/organise/{slug}/rejudgings")
-def start(
-    asked: OrganiserDep, *, act: Text = "count", choice: Annotated[RejudgingForm, Depends(chosen_form)]
-) -> Response:
+def start(asked: OrganiserDep, choice: Annotated[RejudgingForm, Form()]) -> Response:
     """Say how many submissions the form chooses, or score them again."""
     try:
         visibility, chosen = _checked(asked.session, asked.place, choice)
-        if act != "start":
+        if choice.act != "start":
             count = rejudgings.how_many(asked.session, asked.competition, visibility=visibility, chosen=chosen)
             return _list(asked, choice, count=count)
         with asked.session.begin_nested():

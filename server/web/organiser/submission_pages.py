@@ -23,9 +23,8 @@ from server.web.charts import epsilon_charts, vega_charts
 from server.web.code_excerpt import highlighted_files
 from server.web.deps import OrganiserPlaceDep, Place
 from server.web.failure_messages import describe_failure
-from server.web.organiser.forms import timestamp
 from server.web.page_router import page_router
-from server.web.place_request import OrganiserDep
+from server.web.place_request import OrganiserDep, timestamp
 from server.web.rendering import figure
 
 router = page_router()
