@@ -178,7 +178,7 @@ def test_a_merged_team_has_spent_what_both_have(database: Database, fail: Fail) 
         b = session.query(Team).filter_by(name="b").one()
         team_repository.move_everything(session, team_id=a.id, into_id=b.id)
     with database.write() as session:
-        spent = leak_budget.leak_budget_repository.bits_told(
+        spent = leak_budget.evaluation_repository.bits_told(
             session, b.id, since=datetime(2000, 1, 1, tzinfo=UTC), before=datetime(3000, 1, 1, tzinfo=UTC)
         )
     assert spent == pytest.approx(2 * WHOLE)
@@ -191,14 +191,14 @@ def test_failures_at_the_same_moment_share_one_budget(database, submit, monkeypa
         ids = [session.query(Evaluation).filter_by(submission_id=each.id).one().id for each in submissions]
     together = threading.Barrier(len(ids))
     outcomes: list[Any] = []
-    counted = leak_budget.leak_budget_repository.bits_told
+    counted = leak_budget.evaluation_repository.bits_told
 
     def counted_slowly(*args: Any, **kwargs: Any) -> float:
         bits = counted(*args, **kwargs)
         time.sleep(0.2)  # whoever does not wait for the others now spends what they spend
         return bits
 
-    monkeypatch.setattr(leak_budget.leak_budget_repository, "bits_told", counted_slowly)
+    monkeypatch.setattr(leak_budget.evaluation_repository, "bits_told", counted_slowly)
 
     def end(evaluation_id: str) -> None:
         together.wait()
