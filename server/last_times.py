@@ -1,20 +1,13 @@
 """When the instance's upkeep was last done: what is due without anybody noticing is seen by its age alone."""
 
-from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import String, select
+from sqlalchemy import select
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy.orm import Session
 
-from server.db import Base, clock, database_time
-
-
-class LastTime(Base):
-    __tablename__ = "last_times"
-
-    name: Mapped[str] = mapped_column(String(40), primary_key=True)
-    at: Mapped[datetime] = mapped_column(default=database_time())
+from server.db import clock, database_time
+from server.models.last_time import LastTime
 
 
 class Upkeep(StrEnum):

@@ -90,7 +90,7 @@ FORBIDDEN = {
         ("lethe/preparation/batch_size.py", "import lethe.tuning.study"),
     ],
     "server-layers": [
-        ("server/audit/log.py", "import server.admin.moderation"),
+        ("server/audit.py", "import server.admin.moderation"),
         ("server/accounts/accounts.py", "import server.teams.team_repository"),
         ("server/parsing/tasks.py", "import server.datasets.datasets"),
         ("server/competitions/competitions.py", "from server.finals import finals"),

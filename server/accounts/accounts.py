@@ -8,11 +8,11 @@ from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, NotFound, Violation
 from lethe.text_files import without_invisible
+from server import audit
 from server.accounts import account_repository, email_confirmation, rate_limit
 from server.accounts.look_alikes import get_shape, look_alike_key
 from server.accounts.passwords import MAX_LENGTH, MIN_LENGTH, hash_password, verify_password
 from server.accounts.second_factor import confirm
-from server.audit import log as audit
 from server.db import now
 from server.errors import Conflict, NotAuthenticated, RateLimited
 from server.models.account import Account, Role

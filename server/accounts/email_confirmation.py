@@ -13,8 +13,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from lethe.errors import NotFound
+from server import audit
 from server.accounts import rate_limit
-from server.audit import log as audit
 from server.config import get_settings
 from server.db import now
 from server.errors import Conflict

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 from sqlalchemy.orm import Session
 
 from lethe.errors import NotFound
+from server import audit
 from server.accounts import account_repository, rate_limit
 from server.accounts.accounts import check_password, name_key
 from server.accounts.passwords import digest, hash_password, new_token
-from server.audit import log as audit
 from server.db import now
 from server.errors import Conflict, RateLimited
 from server.models.account import Account

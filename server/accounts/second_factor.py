@@ -15,9 +15,9 @@ import pyotp
 from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, Violation
+from server import audit
 from server.accounts import account_repository, rate_limit
 from server.accounts.passwords import MAX_LENGTH, digest, verify_password
-from server.audit import log as audit
 from server.config import get_settings
 from server.db import now
 from server.errors import Conflict, NotAuthenticated

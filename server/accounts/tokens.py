@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from sqlalchemy.orm import Session
 
 from lethe.errors import NotFound
+from server import audit
 from server.accounts import account_repository
 from server.accounts.passwords import TOKEN_PREFIX, digest, new_token
-from server.audit import log as audit
 from server.db import now
 from server.errors import NotAllowed
 from server.models.account import Account, ApiToken, Scope

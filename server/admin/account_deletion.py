@@ -6,10 +6,10 @@ the submissions, their code and their scores: a board from which entries vanish 
 
 from sqlalchemy.orm import Session
 
+from server import audit
 from server.accounts import account_repository
 from server.accounts.accounts import DELETED, name_key
 from server.accounts.second_factor import confirm
-from server.audit import log as audit
 from server.datasets import datasets
 from server.db import new_id, now
 from server.errors import Conflict

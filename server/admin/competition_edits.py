@@ -14,8 +14,8 @@ from lethe.competition.stored_document import as_stored
 from lethe.competition.tasks_section import SHARED_LIMITS
 from lethe.errors import InvalidInput, Violation
 from lethe.text_files import plain_text
+from server import audit
 from server.admin import admin_repository
-from server.audit import log as audit
 from server.competitions import competition_repository, competitions, lifecycle, stalled_preparations, texts
 from server.competitions.draft_deletion import forget_tasks
 from server.competitions.phases import shown_period

@@ -6,8 +6,8 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, NotFound, Violation
+from server import audit
 from server.admin.competition_edits import may_change
-from server.audit import log as audit
 from server.competitions import competition_repository, competitions, lifecycle
 from server.datetime_format import in_words
 from server.db import now

@@ -16,11 +16,11 @@ from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from server import audit
 from server.accounts.accounts import name_key
 from server.archives.exporter import FILES
 from server.archives.reader import ManifestArchive, invalid, is_vouched_for, read_manifest
 from server.archives.tables import CHUNK, OWN_PARTS, PEOPLE, Part, Row, read_row, unknown_columns
-from server.audit import log as audit
 from server.competitions import competition_repository
 from server.db import Database, new_id, now
 from server.errors import Conflict

@@ -10,7 +10,7 @@ from lethe.benchmark.benchmark_file import BenchmarkFile
 from lethe.benchmark.store import describe_change
 from lethe.competition.file import CompetitionFile
 from lethe.errors import InvalidInput, NotFound, Violation
-from server.audit import log as audit
+from server import audit
 from server.benchmarks import benchmark_repository, results, units
 from server.benchmarks import cells as cell_competitions
 from server.benchmarks.progress import BenchmarkProgress, benchmark_progress

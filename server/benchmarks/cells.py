@@ -13,7 +13,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.stored_document import as_stored
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidCompetitionFile
-from server.audit import log as audit
+from server import audit
 from server.benchmarks import benchmark_repository
 from server.competitions import competitions
 from server.competitions.stored_file import stored_file

@@ -7,8 +7,8 @@ from datetime import timedelta
 from sqlalchemy.orm import Session
 
 from lethe.errors import NotFound
+from server import audit
 from server.accounts.passwords import digest, new_token
-from server.audit import log as audit
 from server.competitions import competition_repository, lifecycle, participants, participation_repository
 from server.competitions.stored_file import stored_file
 from server.db import now

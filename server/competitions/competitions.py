@@ -11,8 +11,7 @@ from lethe.competition.tasks_section import shared_values, task_name
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidCompetitionFile, NotFound, Violation
 from lethe.text_files import plain_text
-from server import queue
-from server.audit import log as audit
+from server import audit, queue
 from server.competitions import competition_repository, lifecycle, participation, stalled_preparations, texts
 from server.competitions.stored_file import own_values, read_file, readable, store_file, stored_file
 from server.datasets import datasets

@@ -5,9 +5,8 @@ from datetime import timedelta
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from server import queue
-from server.audit import log as audit
-from server.audit.log import EventFilter
+from server import audit, queue
+from server.audit import EventFilter
 from server.competitions import competition_repository, lifecycle, stalled_preparations
 from server.db import clock
 from server.models.competition import Competition, Split, SplitState

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.stored_document import as_stored
-from server.audit import log as audit
+from server import audit
 from server.competitions import competition_repository, lifecycle
 from server.errors import Conflict
 from server.models.account import Account

@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from lethe.competition.tasks_section import BETWEEN
-from server.audit import log as audit
+from server import audit
 from server.competitions import competition_repository
 from server.errors import Conflict
 from server.models.account import Account

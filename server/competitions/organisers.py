@@ -3,8 +3,8 @@
 from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, Violation
+from server import audit
 from server.accounts import accounts
-from server.audit import log as audit
 from server.competitions import competition_repository, lifecycle
 from server.errors import Conflict
 from server.models.account import Account, Role

@@ -10,9 +10,9 @@ from pydantic import Field
 from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, Violation
+from server import audit
 from server.accounts import accounts
 from server.accounts.accounts import clean_address
-from server.audit import log as audit
 from server.competitions import competition_repository, lifecycle, participation, participation_repository
 from server.competitions.stored_file import stored_file
 from server.db import now

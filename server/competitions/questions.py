@@ -9,7 +9,7 @@ from pydantic import Field
 from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, NotFound, Violation
-from server.audit import log as audit
+from server import audit
 from server.competitions import competition_repository, lifecycle, participation, participation_repository
 from server.db import now
 from server.errors import Conflict, NotAllowed

@@ -11,7 +11,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.run_limits import RetrainingCost, run_limit
 from lethe.competition.stored_document import SCHEMA_KEY, SCHEMA_VERSION
 from lethe.competition.visibility import Visibility
-from server.audit import log as audit
+from server import audit
 from server.competitions import competitions, lifecycle, split_replacement, stalled_preparations
 from server.competitions.stored_file import split_file
 from server.db import clock, now

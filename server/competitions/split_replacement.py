@@ -10,8 +10,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput
-from server import queue
-from server.audit import log as audit
+from server import audit, queue
 from server.competitions import competition_repository, competitions, stalled_preparations
 from server.competitions.lifecycle import is_revealed
 from server.competitions.stored_file import split_file

@@ -4,7 +4,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, Violation
-from server.audit import log as audit
+from server import audit
 from server.competitions import competition_repository, lifecycle, participation, participation_repository
 from server.competitions.stored_file import stored_file
 from server.models.account import Account

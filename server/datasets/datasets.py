@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.file import CompetitionFile
 from lethe.competition.uploaded_dataset import ADAPTERS, NAME, NAME_RULE, uploaded_name
 from lethe.errors import InvalidCompetitionFile, InvalidInput, NotFound, Violation
-from server.audit import log as audit
+from server import audit
 from server.config import Settings
 from server.datasets import dataset_repository
 from server.db import now

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
 from lethe.runtime.error_classes import ErrorClass
-from server.audit import log as audit
+from server import audit
 from server.competitions.stored_file import stored_file
 from server.db import clock, new_id, now
 from server.evaluations import evaluation_repository, leak_budget, parts, queue_repository, results

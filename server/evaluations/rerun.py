@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from server.audit import log as audit
+from server import audit
 from server.db import new_id, now
 from server.evaluations import evaluation_repository, evaluations, verified_runs
 from server.evaluations.evaluations import SCORER_VERSION

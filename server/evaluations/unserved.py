@@ -11,8 +11,8 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from server.audit import log as audit
-from server.audit.log import EventFilter
+from server import audit
+from server.audit import EventFilter
 from server.datetime_format import in_words
 from server.db import clock
 from server.evaluations import evaluation_repository

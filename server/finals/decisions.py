@@ -2,7 +2,7 @@
 
 from sqlalchemy.orm import Session
 
-from server.audit import log as audit
+from server import audit
 from server.competitions import competition_repository, competitions, lifecycle
 from server.db import now
 from server.errors import Conflict

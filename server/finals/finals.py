@@ -14,7 +14,7 @@ from itertools import groupby
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from server.audit import log as audit
+from server import audit
 from server.competitions import competition_repository, competitions, lifecycle, participation, phases
 from server.competitions.stored_file import stored_file
 from server.config import get_settings

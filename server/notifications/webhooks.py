@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, NotFound, Violation
-from server.audit import log as audit
+from server import audit
 from server.config import Settings
 from server.db import now
 from server.errors import Conflict

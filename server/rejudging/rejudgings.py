@@ -14,7 +14,7 @@ from lethe.competition.file import Scoring
 from lethe.competition.stored_document import read_stored
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, NotFound, Violation
-from server.audit import log as audit
+from server import audit
 from server.competitions import competition_repository, competitions, split_replacement
 from server.competitions.stored_file import store_file, stored_file
 from server.db import new_id, now

@@ -26,7 +26,7 @@ from lethe.client.receipts import FORMAT, canonical
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.submission.libraries import OLDER_SETS
-from server.audit import log as audit
+from server import audit
 from server.competitions.stored_file import stored_file
 from server.config import Settings
 from server.disclosure import gate

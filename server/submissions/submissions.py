@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.runtime.original_filenames import log_as_sent
-from server.audit import log as audit
+from server import audit
 from server.competitions import competition_repository, competitions, lifecycle, participation, phases
 from server.competitions.phases import Period
 from server.datetime_format import duration, in_words

@@ -12,9 +12,9 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from lethe.errors import NotFound
+from server import audit
 from server.accounts import accounts
 from server.accounts.passwords import digest, new_token
-from server.audit import log as audit
 from server.competitions import competitions, participation, phases
 from server.competitions.phases import Period
 from server.competitions.stored_file import stored_file

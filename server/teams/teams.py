@@ -9,9 +9,9 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from lethe.errors import InvalidInput, NotFound, Violation
+from server import audit
 from server.accounts import account_repository
 from server.accounts.look_alikes import get_shape, look_alike_key
-from server.audit import log as audit
 from server.competitions import lifecycle, participation
 from server.db import now
 from server.errors import Conflict

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.stored_document import SCHEMA_VERSION
 from lethe.errors import InvalidInput, NotFound
-from server.audit import log as audit
+from server import audit
 from server.competitions.stored_file import unreadable
 from server.db import database_time
 from server.evaluations import leases

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from sqlalchemy.orm import Session
 
 from lethe.errors import NotFound
+from server import audit
 from server.accounts.passwords import digest, new_token
-from server.audit import log as audit
 from server.db import now
 from server.errors import Conflict, NotAllowed
 from server.evaluations import leases

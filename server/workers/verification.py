@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from lethe.evaluation.shard_outputs import ShardOutputs
 from lethe.runtime.error_classes import OF_THE_MACHINE
-from server.audit import log as audit
+from server import audit
 from server.config import Settings
 from server.db import Database, now
 from server.evaluations import evaluation_repository, evaluations, leases, verified_runs

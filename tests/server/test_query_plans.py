@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from benchmarks.platform.claims import competition_file
 from lethe.competition.visibility import Visibility
-from server.audit import log as audit
-from server.audit.log import EventFilter
+from server import audit
+from server.audit import EventFilter
 from server.dashboard import dashboard
 from server.db import Database, now
 from server.evaluations import lease_reaper, leases

@@ -1,8 +1,8 @@
 """A scored submission with its code in storage, and what the audit log says of a competition."""
 
 from lethe.competition.visibility import Visibility
-from server.audit import log as audit
-from server.audit.log import EventFilter
+from server import audit
+from server.audit import EventFilter
 from server.competitions import competitions
 from server.models.competition import Competition
 from server.models.submission import Submission

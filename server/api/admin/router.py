@@ -8,6 +8,7 @@ from fastapi.responses import StreamingResponse
 
 from lethe.competition.section import Timestamp
 from lethe.competition.visibility import Visibility
+from server import audit
 from server.accounts import accounts, password_reset
 from server.admin import competition_edits, exports, moderation
 from server.admin.accounts_list import find_accounts
@@ -35,8 +36,7 @@ from server.api.auth_dependencies import (
 from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.competitions.schemas import CompetitionOut, Reason
 from server.api.submissions.schemas import OrganisedSubmissionOut, SubmissionOut
-from server.audit import log as audit
-from server.audit.log import EventFilter
+from server.audit import EventFilter
 from server.bundles import bundle
 from server.competitions import competitions
 from server.competitions import organisers as competition_organisers

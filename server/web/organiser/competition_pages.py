@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 from lethe.competition.task import ImageClassification, Task
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput
+from server import audit
 from server.admin import competition_edits
-from server.audit import log as audit
-from server.audit.log import EventFilter
+from server.audit import EventFilter
 from server.competitions import (
     competitions,
     draft_deletion,

@@ -13,9 +13,9 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import AppError, InvalidInput, NotFound, Violation
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.runtime.error_classes import ErrorClass
+from server import audit
 from server.accounts import accounts
-from server.audit import log as audit
-from server.audit.log import EventFilter
+from server.audit import EventFilter
 from server.competitions import competitions
 from server.db import Database
 from server.deps import DatabaseDep

@@ -5,7 +5,7 @@ from alembic import command
 from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 
-from server.audit import log as audit
+from server import audit
 from server.migrate import alembic_config
 from server.models.account import Role
 from tests.support.instance import Instance

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import server
+from server import audit
 from server.accounts import accounts
 from server.admin import moderation
-from server.audit import log as audit
 from server.models.competition import Competition
 from server.web.organiser.audit_sentences import SENTENCES
 from tests.support.instance import Instance
