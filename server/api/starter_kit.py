@@ -6,12 +6,12 @@ from fastapi import APIRouter, Query, Response
 
 from lethe.competition.tasks_section import task_name
 from lethe.errors import NotFound
+from server import starter_kit
 from server.api.auth_dependencies import OptionalAccount, VisibleCompetition
 from server.competitions import competitions, participation
 from server.competitions.stored_file import stored_file
 from server.deps import SessionDep, StorageDep
 from server.problem_details import problems
-from server.starter_kit import starter_kit
 
 router = APIRouter(prefix="/competitions/{slug}", tags=["competitions"])
 

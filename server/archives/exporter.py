@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session, joinedload
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
+from server import starter_kit
 from server.archives.tables import PARTS, rows
 from server.competitions import competition_repository
 from server.competitions.lifecycle import require_no_task
@@ -29,7 +30,6 @@ from server.migrate import alembic_config
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard
 from server.models.submission import Submission
-from server.starter_kit import starter_kit
 from server.storage import Storage, content_key, split_key
 from server.submissions import receipts
 

@@ -22,6 +22,7 @@ from lethe.competition.stored_document import SCHEMA_VERSION, read_stored, schem
 from lethe.competition.tasks_section import task_name
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, Violation
+from server import starter_kit
 from server.archives.exporter import FILES, FORMAT, MANIFEST, RECEIPTS, ROWS
 from server.archives.tables import ADDED_LATER, OF_ACCOUNTS, OWN_PARTS, PEOPLE, Part, Row
 from server.competitions.lifecycle import RESCORED
@@ -29,7 +30,6 @@ from server.competitions.stored_file import check_size
 from server.errors import Conflict
 from server.evaluations.kept_weights import weights_key
 from server.models.competition import CompetitionState
-from server.starter_kit import starter_kit
 from server.storage import CHUNK as PIECE
 from server.storage import Storage, content_key, split_key
 

@@ -11,6 +11,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.run_limits import RunLimit, limit_warnings, run_limit
 from lethe.competition.visibility import Visibility
 from lethe.submission.libraries import OLDER_SETS, PYTHON_OF_SETS
+from server import starter_kit
 from server.admin import competition_edits
 from server.competitions import competitions, participation
 from server.competitions.split_share import opening_of
@@ -19,7 +20,6 @@ from server.deps import SessionDep, StorageDep
 from server.disclosure import gate
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Split
-from server.starter_kit import starter_kit
 from server.submissions import views as submission_views
 from server.teams import teams
 from server.web import competition_cards

@@ -9,7 +9,7 @@ from lethe.cli.kit_commands import unpack_kit
 from lethe.errors import HostFault
 from lethe.methods.catalogue import method_source
 from lethe.methods.rendering import render
-from server.starter_kit.starter_kit import kit_key
+from server.starter_kit import kit_key
 from tests.server.cli.conftest import URL, Run, answer, told
 from tests.support.instance import PASSWORD, Instance, make_zip
 

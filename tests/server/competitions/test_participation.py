@@ -15,7 +15,7 @@ from server.models.account import Account, Role
 from server.models.competition import CompetitionState
 from server.models.notification import QueuedEmail
 from server.models.participation import AdmissionLink, AdmittedAddress, CompetitionText, Participant
-from server.starter_kit.starter_kit import kit_key, picture_key
+from server.starter_kit import kit_key, picture_key
 from tests.support.instance import PASSWORD, Instance
 from tests.support.web import Visitor
 

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from server.db import now
 from server.models.account import Account, Role
 from server.models.submission import Submission
-from server.starter_kit.starter_kit import kit_key
+from server.starter_kit import kit_key
 from tests.support.instance import Instance
 from tests.support.tasks import open_tasks, score_parts
 from tests.support.web import Visitor

@@ -13,7 +13,7 @@ from server.config import get_settings
 from server.models.account import Role
 from server.models.competition import CompetitionState
 from server.models.submission import Fault
-from server.starter_kit.starter_kit import kit_key
+from server.starter_kit import kit_key
 from server.submissions.receipts import sign
 from tests.support.bundles import fetch_bundle
 from tests.support.instance import GOOD_CODE, Instance

@@ -9,13 +9,13 @@ from sqlalchemy import select
 from lethe.competition.file import parse_competition
 from lethe.competition.sections import Limits
 from lethe.competition.visibility import Visibility
+from server import starter_kit
 from server.competitions import competitions
 from server.datetime_format import in_words
 from server.db import now
 from server.leaderboard import summaries
 from server.models.account import Role
 from server.models.competition import Competition, Split
-from server.starter_kit import starter_kit
 from server.web.competition_pages import limit_of_a_run
 from tests.support.instance import Instance, competition_toml
 from tests.support.scores import add_team, scored

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from lethe.data.stored_sets import StoredSet
-from server.starter_kit.starter_kit import picture_key
+from server.starter_kit import picture_key
 from server.storage import Storage
 from worker.preparation.starter_kit.build import GAP_PX, make_sheet, store_pictures
 

@@ -26,7 +26,7 @@ from lethe.data.stored_sets import StoredSet
 from lethe.preparation.public_sample import SAMPLE_FILES
 from lethe.preparation.sample_models import SampleModels
 from lethe.submission.libraries import LIBRARIES, OLDER_SETS
-from server.starter_kit.starter_kit import PICTURED_SETS, SOURCES, kit_key, picture_key
+from server.starter_kit import PICTURED_SETS, SOURCES, kit_key, picture_key
 from server.storage import Storage
 from worker.preparation.starter_kit.readme import readme
 

@@ -8,7 +8,7 @@ import pytest
 
 from lethe.competition.run_limits import RetrainingCost
 from lethe.competition.task import Kind
-from server.starter_kit.starter_kit import kit_key
+from server.starter_kit import kit_key
 from server.storage import Storage
 from tests.support.forked_children import run_code
 from worker.preparation.starter_kit import build
