@@ -1,4 +1,4 @@
-"""The limit of requests that use the database at one time; others wait, and too many are refused.
+"""Limits of what is done at one time: requests that use the database, of which others wait; shares of one owner.
 
 A request runs in several threads one after another and keeps its connection in between. If more requests started than
 there are connections, those that wait for a connection would hold the threads that the others need: a deadlock. So a

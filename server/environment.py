@@ -1,4 +1,5 @@
-"""What the environment says wrongly: variables that nothing reads, and values that a setting cannot have."""
+"""What the environment says wrongly: variables that nothing reads, values that a setting cannot have,
+paths that are too long for a socket."""
 
 import difflib
 import hashlib

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from lethe.methods.catalogue import MethodInfo
     from lethe.tuning.study import Study, Trial
 
-app = Commands(name="methods", help="Unlearning methods of the literature, as submissions that run.", no_args_is_help=True)
+app = Commands(
+    name="methods", help="Unlearning methods of the literature, as submissions that run.", no_args_is_help=True
+)
 Id = Annotated[str, typer.Argument(help="The method's id; `lethe methods list` shows all.", metavar="ID")]
 IdOrFile = Annotated[
     str, typer.Argument(help="A method's id, or a file of your own (ending in .py).", metavar="ID|FILE")

@@ -17,7 +17,7 @@ from lethe.text_files import plain_text
 from server import audit
 from server.admin import admin_repository
 from server.competitions import competition_repository, competitions, lifecycle, stalled_preparations, texts
-from server.competitions.draft_deletion import forget_tasks
+from server.competitions.lifecycle import forget_tasks
 from server.competitions.phases import shown_period
 from server.competitions.stored_file import own_values, read_file, stored_file
 from server.datasets import datasets

@@ -12,7 +12,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.metrics.scoring.scorer_version import SCORER_VERSION
 from server.bundles import bundle_repository
 from server.competitions import competitions, phases
-from server.competitions.split_report import find_split_report
+from server.competitions.split_share import find_split_report
 from server.competitions.stored_file import stored_file
 from server.disclosure import gate
 from server.models.competition import Competition, Split

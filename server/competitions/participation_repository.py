@@ -1,4 +1,4 @@
-"""Queries about who takes part in a competition."""
+"""Queries about who takes part in a competition, and what they ask."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Preparations that wait for a missing kind of worker: the organiser sees why, and may release them.
+"""Preparations that wait for a missing kind of worker, or were stopped: the organiser sees why, and may release them.
 
 What began a split's models must make all of them (`model_shards.claim`). So one that nobody works on for a while says
 so in its stage, which every face shows.

@@ -1,4 +1,4 @@
-"""SQL of evaluations, shards and their attempts."""
+"""SQL of evaluations, shards and their attempts; of runs that are verified, and of what was disclosed."""
 
 from collections.abc import Sequence
 from datetime import datetime

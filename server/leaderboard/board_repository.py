@@ -1,4 +1,5 @@
-"""Queries behind the boards: the best score of every team, and how often it entered."""
+"""Queries behind the boards: the best score of every team, how often it entered, and the best of each
+competition."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime

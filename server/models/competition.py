@@ -1,4 +1,4 @@
-"""Competitions, their splits, their teams."""
+"""Competitions, their splits with the shards of their models, their teams."""
 
 from datetime import date, datetime
 from enum import StrEnum

@@ -1,4 +1,5 @@
-"""An evaluation is a submission on a split under one scorer version. It is cut into shards of runs."""
+"""An evaluation is a submission on a split under one scorer version. It is cut into shards of runs, and has scores,
+metrics, and a record of what was disclosed of it."""
 
 from datetime import datetime
 from enum import StrEnum

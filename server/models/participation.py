@@ -1,4 +1,4 @@
-"""Who takes part in a competition and how they came to it, and what they accepted."""
+"""Who takes part in a competition and how they came to it, what they accepted and asked."""
 
 from datetime import datetime
 from enum import StrEnum

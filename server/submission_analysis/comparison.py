@@ -9,12 +9,16 @@ from functools import partial
 from typing import Annotated
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 from sqlalchemy.orm import Session
 
 from lethe.competition.report_section import MetricRequest
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, NotFound, Violation
+from lethe.metrics.benchmark.hard_examples import epsilon_correlation, hardness
+from lethe.metrics.benchmark.rankings import pareto_frontier
+from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Metric, metric
 from server.competitions import competitions
 from server.competitions.stored_file import stored_file
@@ -25,10 +29,114 @@ from server.metric_results.metric_results import hash_parameters
 from server.models.competition import Competition, Team
 from server.models.evaluation import MetricResult
 from server.models.submission import Submission
-from server.submission_analysis import agreement
-from server.submission_analysis.agreement import HardExample, Matrix
 from server.submission_analysis.model_outputs import decode_epsilons
 from server.submissions import views as submission_views
+
+MIN_RANKED = 3  # ranks of two submissions always agree or contradict
+MAX_EXAMPLES = 15
+NORMAL_QUANTILE_95 = 1.959963984540054
+
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Spearman's correlations, rows and columns in the order of the names; null where one of the two is constant."""
+
+    names: Sequence[str]
+    rows: Sequence[Sequence[float | None]]
+
+
+@dataclass(frozen=True)
+class HardExample:
+    """A forget example that is hard for all submissions."""
+
+    example: int
+    epsilon: Annotated[float, Field(description="mean over submissions, nats, each cut at the largest possible")]
+    share: Annotated[float, Field(description="of the largest possible")]
+
+
+def rank_correlations(values: Mapping[str, Sequence[float]]) -> Matrix | None:
+    """Return Spearman's correlations between metrics over submissions, of those that are known for both.
+
+    values: by metric, a number for each submission, NaN where there is none. None below 2 metrics or 3 submissions.
+    """
+    columns = {name: np.asarray(column, np.float64) for name, column in values.items()}
+    known = {name: column for name, column in columns.items() if np.isfinite(column).sum() >= MIN_RANKED}
+    if len(known) < 2:
+        return None
+    names = list(known)
+    rows = [[_spearman(known[a], known[b]) for b in names] for a in names]
+    return Matrix(names, rows)
+
+
+def _spearman(a: Float64, b: Float64) -> float | None:
+    from scipy.stats import spearmanr  # noqa: PLC0415  slow to import, needed here alone
+
+    both = np.isfinite(a) & np.isfinite(b)
+    x, y = a[both], b[both]
+    if x.size < MIN_RANKED or x.min() == x.max() or y.min() == y.max():
+        return None
+    return float(spearmanr(x, y).statistic)
+
+
+def epsilon_correlations(epsilons: Mapping[str, Float64]) -> Matrix | None:
+    """Return Spearman's correlations of epsilon between submissions. None where fewer than two can be compared."""
+    try:
+        found = epsilon_correlation(_stacked(epsilons))
+    except InvalidMetricInput:
+        return None
+    matrix = found.arrays["correlation"]
+    return Matrix(list(epsilons), [[_finite(value) for value in row] for row in matrix])
+
+
+def hard_examples(epsilons: Mapping[str, Float64], *, n_models: int) -> list[HardExample]:
+    """Return the forget examples that are the hardest for all submissions together, the hardest first."""
+    try:
+        found = hardness(_stacked(epsilons), n_models)
+    except InvalidMetricInput:
+        return []
+    each = found.arrays["per_method"]
+    greatest = float(str(found.table["largest_possible"])) / len(epsilons) or 1.0
+    return [
+        HardExample(int(example), float(each[example]), float(each[example]) / greatest)
+        for example in found.arrays["order"][:MAX_EXAMPLES]
+    ]
+
+
+def _stacked(epsilons: Mapping[str, Float64]) -> Float64:
+    if len({values.shape for values in epsilons.values()}) != 1:
+        raise InvalidMetricInput("the submissions have no epsilons of the same examples")
+    return np.stack(list(epsilons.values()))
+
+
+def loss(value: float | None, *, direction: str, oracle: float | None) -> float | None:
+    """Return a number that is better the lower it is; None where the metric has no better, or no aim."""
+    if value is None or direction == "none":
+        return None
+    if direction == "towards retrained":
+        return None if oracle is None else abs(value - oracle)
+    return -value if direction == "higher" else value
+
+
+def on_frontier(losses: Sequence[Sequence[float]], errors: Sequence[Sequence[float]]) -> list[bool]:
+    """Return which submissions no other beats in all metrics by more than a standard error of the difference.
+
+    losses, errors: a line for each submission, a column for each metric.
+    """
+    if not losses:
+        return []
+    return [bool(each) for each in pareto_frontier(losses, standard_errors=errors)]
+
+
+def standard_error(low: float | None, high: float | None) -> float:
+    """Return what a 95 % interval says of the noise; 0 without one."""
+    return 0.0 if low is None or high is None else (high - low) / (2 * NORMAL_QUANTILE_95)
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
 
 MAX_COMPARED = 12
 SCORE = "score"
@@ -135,7 +243,7 @@ def compare(
     ]
     oracle = gate.get_oracle_score(competitions.get_split(session, competition, visibility))
     columns = [_score_column(oracle), *(_column(each, results, exact=is_organiser) for each in requests)]
-    ranks = agreement.rank_correlations({column.key: _numbers(lines, column.key) for column in columns})
+    ranks = rank_correlations({column.key: _numbers(lines, column.key) for column in columns})
     if not is_organiser:
         return SubmissionComparison(visibility, columns, lines, ranks)
     epsilons = [None if row.epsilon is None else decode_epsilons(row.epsilon) for row in rows]
@@ -147,8 +255,8 @@ def compare(
         columns,
         lines,
         ranks,
-        similarity=agreement.epsilon_correlations(known),
-        hard_examples=agreement.hard_examples(known, n_models=n_models),
+        similarity=epsilon_correlations(known),
+        hard_examples=hard_examples(known, n_models=n_models),
     )
 
 

@@ -1,4 +1,4 @@
-"""The lines of a participant's own file around the one at fault."""
+"""A submission's code on pages: the lines around the one at fault, and whole files with highlighting."""
 
 from dataclasses import dataclass
 

@@ -12,7 +12,7 @@ from server.competitions import competitions
 from server.deps import SessionDep
 from server.disclosure import gate
 from server.leaderboard import boards
-from server.submission_analysis import agreement, comparison
+from server.submission_analysis import comparison
 from server.submission_analysis.comparison import MAX_COMPARED, ComparedMetric, SubmissionComparison
 from server.submissions import submissions
 from server.submissions import views as submission_views
@@ -140,7 +140,7 @@ def _chosen_axes(axes: list[ComparedMetric], x: str, y: str) -> tuple[str, str] 
 
 
 def _loss(metric: ComparedMetric, value: float | None) -> float | None:
-    return agreement.loss(value, direction=metric.direction, oracle=metric.oracle)
+    return comparison.loss(value, direction=metric.direction, oracle=metric.oracle)
 
 
 def _points(found: SubmissionComparison, across: ComparedMetric, up: ComparedMetric) -> list[dict[str, Any]]:
@@ -152,8 +152,8 @@ def _points(found: SubmissionComparison, across: ComparedMetric, up: ComparedMet
             continue
         points.append({"name": f"{number} {line.team}", "x": values[0].value, "y": values[1].value})
         losses.append([float(each or 0.0) for each in pair])
-        errors.append([agreement.standard_error(value.interval_low, value.interval_high) for value in values])
-    for point, on_it in zip(points, agreement.on_frontier(losses, errors), strict=True):
+        errors.append([comparison.standard_error(value.interval_low, value.interval_high) for value in values])
+    for point, on_it in zip(points, comparison.on_frontier(losses, errors), strict=True):
         point["kind"] = "on the frontier" if on_it else "dominated"
     for name, kind in (("oracle", "the oracle"), ("original", "original model")):
         ends = getattr(across, name), getattr(up, name)

@@ -7,8 +7,8 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 
+from server.middleware import BodyLimit
 from server.problem_details import add_handlers
-from server.request_bodies import BodyLimit
 
 KIB = 1024
 

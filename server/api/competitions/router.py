@@ -21,7 +21,7 @@ from server.api.competitions.schemas import (
     Reason,
     SplitReplacement,
 )
-from server.competitions import competitions, draft_deletion, split_replacement, split_report, stalled_preparations
+from server.competitions import competitions, lifecycle, split_replacement, split_share, stalled_preparations
 from server.db import now
 from server.deps import SessionDep, StorageDep
 from server.finals import decisions, finals
@@ -88,7 +88,7 @@ def show_split_report(
 ) -> SplitReport:
     """Show what the sets of a split hold and share, as soon as its data is cut. For organisers."""
     split = competitions.get_split(session, competition, visibility)
-    return split_report.get_split_report(storage, competition, split)
+    return split_share.get_split_report(storage, competition, split)
 
 
 @router.post(
@@ -135,7 +135,7 @@ def cancel_preparation(session: SessionDep, competition: Organised, account: Cur
 @router.delete("/{slug}", status_code=status.HTTP_204_NO_CONTENT, responses=problems(401, 403, 404, 409))
 def delete_competition(session: SessionDep, competition: Organised, account: CurrentAccount) -> None:
     """Delete a draft, for good. Its slug is free again. For organisers."""
-    draft_deletion.delete_draft(session, competition, actor=account)
+    lifecycle.delete_draft(session, competition, actor=account)
 
 
 @router.patch("/{slug}", responses=problems(401, 403, 404, 409))

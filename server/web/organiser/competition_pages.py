@@ -14,14 +14,14 @@ from server.admin import competition_edits
 from server.audit import EventFilter
 from server.competitions import (
     competitions,
-    draft_deletion,
+    lifecycle,
     organisers,
     participants,
     questions,
     split_replacement,
     stalled_preparations,
 )
-from server.competitions.split_report import find_split_report
+from server.competitions.split_share import find_split_report
 from server.dashboard import dashboard
 from server.deps import DatabaseDep, StorageDep
 from server.finals import decisions, finals
@@ -108,7 +108,7 @@ def cancel_preparation(asked: OrganiserDep) -> Response:
 def delete(asked: OrganiserDep) -> Response:
     """Delete a draft."""
     slug = asked.competition.slug
-    draft_deletion.delete_draft(asked.session, asked.competition, actor=asked.viewer)
+    lifecycle.delete_draft(asked.session, asked.competition, actor=asked.viewer)
     return redirect(asked.request, "/organise", flash=Flash("good", f"The draft {slug} is deleted."))
 
 

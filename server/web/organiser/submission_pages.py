@@ -9,7 +9,7 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.metrics.scoring.attacks.family import HONEST_DISAGREEMENT
 from lethe.runtime.error_classes import ErrorClass
-from server.competitions.split_report import find_split_report
+from server.competitions.split_share import find_split_report
 from server.deps import SessionDep, StorageDep
 from server.disclosure import gate
 from server.errors import Conflict
