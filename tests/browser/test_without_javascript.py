@@ -29,14 +29,12 @@ def test_a_participants_whole_journey(person: Callable[..., Person]) -> None:
     page.fill("#password", PASSWORD)
     press(page, "Register", within="main")
     says(page, "Welcome, newcomer.")
-
     page.get_by_role("link", name="Forget these digits").click()
     page.get_by_role("link", name="Team", exact=True).click()
     page.get_by_label("Team's name").fill("Amnesia")
     press(page, "Create the team")
     press(page, "Invite")
     assert "/team/join?token=" in page.locator("main").inner_text()
-
     page.get_by_role("link", name="Submit", exact=True).first.click()
     page.set_input_files("#file", {"name": "mine.py", "mimeType": "text/x-python", "buffer": CODE})
     press(page, "Submit", within="main")
@@ -45,7 +43,6 @@ def test_a_participants_whole_journey(person: Callable[..., Person]) -> None:
     score(submission, 0.12345)
     page.reload()
     says(page, "0.12345")
-
     page.get_by_role("link", name="My submissions").click()
     press(page, "Choose mine.py")
     says(page, "Chosen for the private leaderboard.")
@@ -55,7 +52,6 @@ def test_a_participants_whole_journey(person: Callable[..., Person]) -> None:
     page.get_by_label("Find a team").fill("amnesia")
     page.get_by_label("Find a team").press("Enter")
     says(page, "Amnesia")
-
     page.locator("summary", has_text="newcomer").click()
     page.get_by_role("link", name="Account").click()
     page.get_by_label("Label").fill("my laptop")
@@ -88,7 +84,6 @@ def test_an_organisers_whole_journey(person: Callable[..., Person]) -> None:
     page.get_by_label("Reason").first.fill("everything is prepared")
     press(page, "Open now")
     says(page, "The competition is open.")
-
     seeded = grace.site.seeded
     page.goto(f"{grace.site.url}/organise/digits/submissions/{seeded.running_submission_id}")
     act(page, "Cancel", "it was sent twice")
@@ -99,7 +94,6 @@ def test_an_organisers_whole_journey(person: Callable[..., Person]) -> None:
     page.locator("input[name=submission]").first.check()
     act(page, "Run again", "a worker had a bad disk")
     says(page, "1 queued again.")
-
     finish("digits")
     page.goto(f"{grace.site.url}/organise/digits")
     says(page, "No final waits for a decision")

@@ -38,7 +38,6 @@ def test_a_killed_worker_loses_nothing_and_changes_no_bit(instance: Instance, tm
     client = instance.participant("steady")
     undisturbed = wait_for_end(client, send(client, tmp_path, SLOWER, "undisturbed"))
     assert undisturbed["stage"] == "scored", undisturbed
-
     disturbed = send(client, tmp_path, SLOWER + "\n# the same code in another file\n", "disturbed")
     wait_until(lambda: 1 <= runs_done(instance, disturbed["id"]) < 8)
     victims = instance.workers()

@@ -234,17 +234,14 @@ def before_the_workers(play: Play) -> None:
         play.submit(name, "weaker", weaker(name))
         play.submit(name, "exception", RAISES.format(note=name))
         play.submit(name, "shape", WRONG_SHAPE.format(note=name))
-
     cancelled = play.submit("team00", "cancelled", good(0, note="taken back"))
     assert play.people["team00"].quota(SLUG)["remaining"] == 0
     play.people["team00"].cancel(cancelled.id)
     assert play.people["team00"].quota(SLUG)["remaining"] == 1, "cancelled before its first run: refunded"
-
     for name in TEAMS[:2]:  # One submission is left, and eight arrive at once: one is taken, seven are told 429.
         [taken] = fight(play, name)
         play.sent.append(Sent(taken["id"], name, "weaker", datetime.fromisoformat(taken["received_at"])))
         assert play.people[name].quota(SLUG)["remaining"] == 0
-
     for name in TEAMS[2:10]:
         play.submit(name, "weaker", weaker(f"{name} again"))
         assert "today are used" in refused(429, play.submit, name, "weaker", weaker("one too many"))
@@ -301,7 +298,6 @@ def everything_received_ends(play: Play) -> None:
         assert classes == {error_class}
     raised = rows[next(one.id for one in play.sent if one.kind == "exception")]["failure"]
     assert (raised["fault"], raised["file"], raised["line"]) == ("participant", "team00.py", 2)
-
     scores = public_scores(play)
     by_kind = {kind: [scores[one.id] for one in play.sent if one.kind == kind] for kind in ("good", "weaker")}
     assert min(by_kind["good"]) > max(by_kind["weaker"])
@@ -333,7 +329,6 @@ def finals_are_chosen_and_the_deadline_passes(play: Play) -> dict[str, list[str]
         play.people["team03"].select(one.id)
     refused(409, play.people["team03"].select, mine["good"][0].id)
     refused(404, play.people["team05"].select, mine["good"][0].id)
-
     last = play.submit("team06", "good", good(3, note="late", first=SLOW))
     end = datetime.now(UTC) + timedelta(seconds=ENDS_IN_S)
     body = {"closes_at": end.isoformat(), "reason": "the end of the play"}
@@ -343,12 +338,10 @@ def finals_are_chosen_and_the_deadline_passes(play: Play) -> dict[str, list[str]
     refused(409, play.submit, "team07", "good", good(0, note="too late"))
     refused(409, play.people["team03"].select, mine["weaker"][0].id, selected=False)
     assert len(play.sent) == 60
-
     wait_until(play.all_ended)
     [ended] = [row for row in play.export("submissions") if row["id"] == last.id]
     assert ended["stage"] == "scored", play.answers()[last.id]["failure"]
     assert datetime.fromisoformat(ended["finished_at"]) > end, "it ran on after the end, and counts"
-
     scores = public_scores(play)
     play.shows("public", ranked(best_time(play.sent, scores)))
     finals = {}
@@ -376,7 +369,6 @@ def private_rescoring(play: Play, finals: dict[str, list[str]]) -> None:
     shown = play.people["team04"].submission(failed["submission"])
     assert shown["stage"] == "scored"
     assert shown["failure"] is None, "the team learns nothing of it"
-
     scores = public_scores(play)
     others = [one for one in play.of("team04") if one.id in scores and one.id not in finals["team04"]]
     following = min(others, key=lambda one: (-scores[one.id], one.at))
@@ -384,7 +376,6 @@ def private_rescoring(play: Play, finals: dict[str, list[str]]) -> None:
     play.olga.post(f"/competitions/{SLUG}/finals/{failed['submission']}/decision", decision)
     finals["team04"] = [one for one in finals["team04"] if one != failed["submission"]] + [following.id]
     wait_until(lambda: play.state() == "provisional", within_s=180)
-
     private = play.private_scores()
     assert set(private) == {one for chosen in finals.values() for one in chosen}
     counting = [one for one in play.sent if one.id in private]
@@ -404,7 +395,6 @@ def a_rejudging_mends_a_wrong_score(play: Play) -> None:
     wrong = ranked(best_time(play.sent, {**scores, victim.id: scores[victim.id] * 100}))
     assert wrong[0][1] == "team10"
     play.shows("public", wrong)
-
     body = {"submissions": [victim.id, play.of("team05")[0].id], "changed": "scorer", "reason": "a fault of the scorer"}
     made = play.olga.post(f"/competitions/{SLUG}/rejudgings", body)
     at = f"/competitions/{SLUG}/rejudgings/{made['id']}"
@@ -435,7 +425,6 @@ def reveal(play: Play) -> None:
             assert receipt["score"]["final_score"] == scores[one.id]
     moves = [row["data"]["to"] for row in play.export("audit") if row["action"] in MOVES]
     assert moves == ["preparing", "ready", "open", "closed", "provisional", "final"]
-
     last_news = "Tiny digits: the final leaderboard"
     wait_until(lambda: all(last_news in subjects(play, name) for name in TEAMS), within_s=180)
     for name in TEAMS:

@@ -78,7 +78,6 @@ def test_tasks_are_played_in_sandboxes_published_and_run_again(empty_instance: I
     organiser.act(SLUG, "close", {"reason": "enough was seen"})
     wait_until(lambda: organiser.competition(SLUG)["state"] == "provisional")
     organiser.act(SLUG, "reveal", {"reason": "all is scored"})
-
     bundle = tmp_path / "bundle"
     unpack(organiser.download(f"/competitions/{SLUG}/bundle", tmp_path / "bundle.zip"), bundle)
     assert check(bundle).differences == []

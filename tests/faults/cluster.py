@@ -21,6 +21,7 @@ from server.config import Settings
 from server.db import Database
 from server.embedded.redis import RedisProcess, start_redis
 from server.migrate import upgrade
+from server.models.competition import Split
 from server.models.evaluation import Evaluation, PublicScore, Shard, ShardKind
 from server.models.submission import Submission
 from server.storage import Storage
@@ -214,6 +215,11 @@ def wait_until(
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {within_s:g} s {about()}")
         time.sleep(every_s)
+
+
+def split_row(cluster: Cluster) -> Split:
+    with cluster.database.read() as session:
+        return session.query(Split).filter_by(visibility="private").one()
 
 
 @contextmanager

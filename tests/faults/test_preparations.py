@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from server.models.competition import ModelShard, Split
-from tests.faults.cluster import Cluster, wait_until
+from server.models.competition import ModelShard
+from tests.faults.cluster import Cluster, split_row, wait_until
 from tests.faults.forked import Process
 
 pytestmark = pytest.mark.slow
@@ -28,11 +28,6 @@ def made_by_one(cluster: Cluster) -> Iterator[Path]:
         connection.execute(
             text("UPDATE splits SET manifest_sha256 = :sha256 WHERE visibility = 'private'"), {"sha256": manifest}
         )
-
-
-def split_row(cluster: Cluster) -> Split:
-    with cluster.database.read() as session:
-        return session.query(Split).filter_by(visibility="private").one()
 
 
 def shards(cluster: Cluster) -> list[ModelShard]:

@@ -64,13 +64,11 @@ def test_remote_workers_drained_and_revoked_change_no_bit(cluster, scorer, organ
     assert attempts(cluster, submission)[-1][1] == "given-back"
     found = organiser.get("/competitions/tiny/workers")
     assert [worker["state"] for worker in found if worker["token_id"] == token["id"]] == ["stopped"]
-
     worker = cluster.start_remote_worker(revoked)
     wait_until(lambda: runs_reported_with(cluster, revoked) >= 1)
     organiser.delete(f"{TOKENS}/{revoked['id']}")
     assert worker.wait(150)
     assert worker.exit_status == 1, worker.log.read_text()
-
     worker = cluster.start_remote_worker(token)
     wait_until(lambda: cluster.runs_done(submission) == N_RUNS, within_s=240)
     assert cluster.stage(submission) == "running", "nobody has checked its runs"

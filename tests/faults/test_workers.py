@@ -15,10 +15,9 @@ from celery import Celery
 from sqlalchemy import text
 
 from lethe.client.api import JsonObject
-from server.models.competition import Split
 from server.models.evaluation import Evaluation, PublicScore, Shard
 from server.queue import EVALUATE_SHARD, SCORE_EVALUATION, SWEEP, configure
-from tests.faults.cluster import EVERY_S, LONG, Cluster, Score, code, wait_until
+from tests.faults.cluster import EVERY_S, LONG, Cluster, Score, code, split_row, wait_until
 from tests.faults.forked import Process
 from tests.support.cluster_records import counted, describe_failure, outcomes, scored_like, stage_is
 
@@ -206,11 +205,6 @@ def prepared_files(split: Path) -> dict[str, str]:
     """Return the SHA-256 of each file that participants' scores depend on; reports hold times."""
     manifest = json.loads((split / "manifest.json").read_text())
     return {name: record["sha256"] for name, record in manifest["files"].items() if name.endswith(".safetensors")}
-
-
-def split_row(cluster: Cluster) -> Split:
-    with cluster.database.read() as session:
-        return session.query(Split).filter_by(visibility="private").one()
 
 
 def has_claimed(cluster: Cluster, attempt: int) -> bool:

@@ -29,14 +29,6 @@ def gone() -> str:
 
 
 @pytest.fixture
-def busy() -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    yield process
-    process.kill()
-    process.wait()
-
-
-@pytest.fixture
 def elsewhere() -> Iterator[Path]:
     """A control group in which no launcher of these tests makes its own."""
     roots = next(iter(kernels_own().values()), None)

@@ -78,14 +78,6 @@ def live_roots(request: pytest.FixtureRequest) -> Iterator[GroupRoots]:
         yield roots
 
 
-@pytest.fixture
-def busy() -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    yield process
-    process.kill()
-    process.wait()
-
-
 def test_live_group_counts_time_and_kills_what_is_in_it(live_roots: GroupRoots, busy: subprocess.Popen[bytes]) -> None:
     group = RunGroup(live_roots, POLICY, name="live")
     try:

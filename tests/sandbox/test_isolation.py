@@ -16,7 +16,7 @@ from sandbox.launcher import RunRequest, Sandbox
 from sandbox.policy import RunPolicy
 from tests.support.kernel_cgroups import private_roots
 
-from .conftest import write_submission
+from .conftest import is_living, write_submission
 
 Found = TypeVar("Found")
 # Each part looks, then leaves something; looking a second time must show what it showed at first.
@@ -130,7 +130,7 @@ def test_killed_launcher_leaves_no_process(split: Path, stage: Path) -> None:
         descendants = _wait_until(lambda: found if len(found := _descendants(launcher.pid)) >= 4 else None)
         assert descendants
         launcher.kill()
-    assert _wait_until(lambda: not [pid for pid in descendants if _is_alive(pid)] or None)
+    assert _wait_until(lambda: not [pid for pid in descendants if is_living(pid)] or None)
     roots = find_roots()
     remove_leftovers(roots)
     groups = [group for folder in roots.folders.values() for group in folder.glob(f"lethe-sandbox-{launcher.pid}-*")]
@@ -191,10 +191,3 @@ def _descendants(pid: int) -> list[int]:
         found += children
         waiting += children
     return found
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

@@ -18,7 +18,7 @@ from sandbox.backends import bubblewrap, detached_mounts, templates
 from sandbox.launcher import Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
 from sandbox.proc_usage import children
 
-from .conftest import GOOD, TEST_POLICY, write_split, write_submission
+from .conftest import GOOD, TEST_POLICY, is_living, write_split, write_submission
 
 pytestmark = pytest.mark.slow
 
@@ -193,13 +193,6 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> TwoSandboxes:
         second, pid_2, uid_2 = seen_by(sandbox, stages[1] / "code"), template_of(sandbox), sandbox.achieved.kernel_uid
     del os.environ["LETHE_CANARY"]
     return TwoSandboxes(first, second, (pid, pid_2), (uid, uid_2), **between)  # type: ignore[arg-type]
-
-
-def is_living(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_second_sandbox_is_forked_of_the_firsts_template(two: TwoSandboxes) -> None:

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from server.models.account import Account, Role
 from tests.support.instance import Instance, instance
+from tests.support.web import Visitor
 
 
 @pytest.fixture
@@ -18,3 +20,28 @@ def server(migrated_sqlite_url, redis_url, tmp_path, monkeypatch):
 def both(migrated_url: str, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Instance]:
     with instance(monkeypatch, database_url=migrated_url, redis_url=redis_url, folder=tmp_path) as running:
         yield running
+
+
+@pytest.fixture
+def visitor(server: Instance) -> Visitor:
+    """A person's browser on the instance."""
+    return Visitor(server)
+
+
+@pytest.fixture
+def olga(server: Instance) -> Account:
+    """An organiser."""
+    return server.account("olga", Role.ORGANISER)
+
+
+@pytest.fixture
+def organiser(server: Instance, olga: Account) -> dict[str, str]:
+    """The headers of the organiser's requests."""
+    return server.headers(olga)
+
+
+@pytest.fixture
+def of_digits(server: Instance, olga: Account, organiser: dict[str, str]) -> dict[str, str]:
+    """The headers of the organiser, who runs an open competition."""
+    server.competition(organiser=olga)
+    return organiser

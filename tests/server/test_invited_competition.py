@@ -82,14 +82,12 @@ def test_an_invited_competition_is_played_to_a_late_entry(played: Played, tmp_pa
         played.join(name, token)
     assert played.scored("ada", 0.9)["phase"] == "practice"
     assert played.server.submit(played.teams["ada"]).status_code == 429
-
     asked = played.server.client.post(
         f"{C}/questions", headers=played.teams["ada"], json={"text": "Are ensembles allowed?"}
     ).json()
     played.organise("PUT", f"/questions/{asked['id']}/answer", answer="They are.", to_all=True)
     (seen,) = played.server.client.get(f"{C}/questions", headers=played.teams["bob"]).json()
     assert (seen["answer"], seen["is_mine"]) == ("They are.", False)
-
     final = [
         {"name": "practice", "counts": False},
         {"name": "final", "begins_at": (now() - HOUR).isoformat(), "submissions_total": 2},
@@ -104,7 +102,6 @@ def test_an_invited_competition_is_played_to_a_late_entry(played: Played, tmp_pa
         played.server.score(finals[name], score, visibility=Visibility.PRIVATE)
     played.server.tick()
     played.organise("POST", "/reveal", reason="done")
-
     assert played.board() == {"ada": 0.1, "bob": 0.2}
     assert played.board(board="private") == {"ada": 0.4, "bob": 0.3}
     assert played.board(phase="practice") == {"ada": 0.9}
@@ -112,7 +109,6 @@ def test_an_invited_competition_is_played_to_a_late_entry(played: Played, tmp_pa
     assert played.scored("bob", 0.7)["phase"] == "late"
     assert played.server.client.get(f"{C}/leaderboard").status_code == 404  # private still
     assert played.server.client.get(f"{C}/pages/prizes", headers=played.teams["bob"]).json()["text"] == "A mug."
-
     publish_results(played, finals, tmp_path)
 
 
@@ -129,7 +125,6 @@ def publish_results(played: Played, finals: dict[str, str], folder: Path) -> Non
     assert server.client.put(f"/api/v1/submissions/{finals['bob']}/publication", headers=headers).status_code == 404
     allowed = server.client.put(f"/api/v1/submissions/{finals['ada']}/publication", headers=played.teams["ada"])
     assert allowed.json()["publish_code"]
-
     bundle = fetch_bundle(server, "digits", headers, folder)
     found = check(bundle)
     assert (found.differences, found.receipts) == ([], found.scores)

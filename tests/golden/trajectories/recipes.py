@@ -325,7 +325,6 @@ def bad_teacher(stored: Stored) -> Recipe:
     made = stored.constants
     constants: Settings = {"preset": "bad-teaching", "LR": made["lr"], "EPOCHS": made["epochs"], "SHARE": made["share"],
                            "T": made["KL_temperature"], "BATCH_SIZE": made["batch_size"]}  # fmt: skip
-
     weights = stored.beside("bad_teacher.npz")
     draw = partial(nn.Module.load_state_dict, state_dict=weights) if weights else draw_teacher
     return Recipe("bad_teacher", constants, stored.split, draws={"reinitialise": draw})

@@ -128,13 +128,6 @@ def test_csv_is_one_long_table_and_one_cell_a_wide_one(finished, tmp_path):  # n
         assert invoke("table", path, "-f", text_format).stdout == invoke("table", finished[1], "-f", text_format).stdout
 
 
-def test_latex_is_for_booktabs(finished):  # noqa: F811
-    text = invoke("table", finished[1], "--format", "latex").stdout
-    assert text.count(r"\toprule") == text.count(r"\bottomrule") == 1
-    assert r"\mathbf{" in text
-    assert r" \pm " in text
-
-
 def test_an_unknown_format_is_refused(finished):  # noqa: F811
     result = invoke("table", finished[1], "--format", "pdf")
     assert isinstance(result.exception, InvalidInput)
@@ -153,12 +146,6 @@ def test_check_reads_a_report(finished, tmp_path):  # noqa: F811
     broken = [each for each in found if each["hard"] and each["holds"] is False]
     assert result.exit_code == (benchmark_commands.FAILED if broken else 0)
     assert any(each["holds"] is True for each in found)
-
-
-def test_results_alone_give_the_tables_of_their_folder(finished, tmp_path):  # noqa: F811
-    assert invoke("report", finished[1], "--page", tmp_path / "r.json").exit_code == 0
-    assert json.loads((tmp_path / "r.json").read_text())["slug"] == "tiny"
-    assert invoke("table", tmp_path / "r.json").stdout == invoke("table", finished[1]).stdout
 
 
 @pytest.mark.parametrize("command", ["table", "check", "report"])

@@ -8,7 +8,6 @@ import typer
 from typer.testing import CliRunner
 
 from lethe.cli import methods_commands
-from lethe.errors import NotFound
 from lethe.methods.catalogue import method_ids, method_source
 
 runner = CliRunner()
@@ -39,10 +38,6 @@ def test_show_tells_what_a_method_does_and_its_ranges():
 def test_show_code_prints_the_file_with_settings():
     assert invoke("show", "ssd", "--code").stdout == method_source("ssd")
     assert "\nALPHA = 3.0  #" in invoke("show", "ssd", "--set", "ALPHA=3").stdout
-
-
-def test_show_of_an_unknown_method_is_refused():
-    assert isinstance(invoke("show", "nothing").exception, NotFound)
 
 
 def test_stitch_writes_an_archive(tmp_path):

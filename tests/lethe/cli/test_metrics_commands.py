@@ -32,22 +32,8 @@ def side(files, *names):
     return [part for name in names for part in (f"--{name}", files / f"{name}.npz")]
 
 
-def test_catalogue_lists_every_metric():
-    output = run("metrics")
-    assert "klom" in output
-    assert "miau_nan" in output
-
-
-def test_one_metric_is_shown_in_full():
-    assert "## Paper and code" in run("metrics", "miau")
-
-
 def test_catalogue_as_json():
     assert json.loads(run("metrics", "klom", "--json"))[0]["direction"] == "lower"
-
-
-def test_unknown_metric_names_the_nearest():
-    assert "the nearest are klom" in run("metrics", "klomm", status=1)
 
 
 def test_evaluate_prints_json_with_references(files):
@@ -80,11 +66,6 @@ def test_evaluate_draws_a_picture(files):
     path = files / "metrics.png"
     run("evaluate", *side(files, "unlearned", "retrained", "oracle", "original"), "-m", "klom", "--plot", path)
     assert path.read_bytes().startswith(b"\x89PNG")
-
-
-def test_file_that_is_no_archive_is_an_error(files):
-    (files / "unlearned.npz").write_text("no archive")
-    assert "cannot be read" in run("evaluate", *side(files, "unlearned", "retrained"), status=1)
 
 
 def test_compare_arrays(files):

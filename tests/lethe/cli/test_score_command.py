@@ -117,12 +117,3 @@ def test_an_unknown_family_of_attacks_is_answered_with_those_there_are(files):
     result = run(files, "--attacks", "strongest")
     assert result.exit_code == 2
     assert all(family.value in result.stderr for family in AttackFamily)
-
-
-def test_a_value_that_is_not_finite_is_named(files):
-    broken = draw(0)
-    broken.confidences[4, 5] = np.nan
-    save_outputs(files / "U.npz", broken)
-    result = run(files)
-    assert result.exit_code == 1
-    assert "unlearned confidence of model 4 on example 5 is nan" in result.stderr

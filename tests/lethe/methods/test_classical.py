@@ -19,12 +19,7 @@ from lethe.methods import (
     srl,
 )
 from lethe.methods.common import annealed
-from tests.lethe.methods.tiny_data import accuracy, changed, make_problem, mean_entropy, mean_loss
-
-
-def set_all(monkeypatch, module, **values):
-    for name, value in values.items():
-        monkeypatch.setattr(module, name, value)
+from tests.lethe.methods.tiny_data import accuracy, changed, make_problem, mean_entropy, mean_loss, set_all
 
 
 def test_original_changes_nothing(trained):

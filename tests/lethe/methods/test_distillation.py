@@ -11,11 +11,6 @@ from lethe.methods import bad_teacher, boundary_shrink, duck, scrub, unsir
 from tests.lethe.methods.tiny_data import accuracy, make_problem
 
 
-def set_all(monkeypatch, module, **values):
-    for name, value in values.items():
-        monkeypatch.setattr(module, name, value)
-
-
 def test_scrub_rewinds_to_the_nearest_forget_error(trained):
     problem = trained()
     states = [{name: tensor + shift for name, tensor in problem.before.items()} for shift in (0.0, 1.0, 2.0)]

@@ -8,12 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from lethe.methods import cfw, ct, fcs, forget, kde, msg, prmq, rni
-from tests.lethe.methods.tiny_data import changed, make_problem, mean_entropy, outputs
-
-
-def set_all(monkeypatch, module, **values):
-    for name, value in values.items():
-        monkeypatch.setattr(module, name, value)
+from tests.lethe.methods.tiny_data import changed, make_problem, mean_entropy, outputs, set_all
 
 
 def test_fcs_uniform_loss_is_nothing_for_equal_logits():

@@ -3,8 +3,10 @@
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -130,3 +132,8 @@ def changed(problem: Problem) -> set[str]:
     """Return the names of the tensors that are not what they were."""
     state = problem.net.state_dict()
     return {name for name, tensor in problem.before.items() if not torch.equal(tensor, state[name])}
+
+
+def set_all(monkeypatch: pytest.MonkeyPatch, module: ModuleType, **values: object) -> None:
+    for name, value in values.items():
+        monkeypatch.setattr(module, name, value)

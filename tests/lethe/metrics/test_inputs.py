@@ -80,11 +80,6 @@ def test_feature_is_computed_once_per_side_and_parameters():
     assert calls == [1, 2]
 
 
-def test_array_of_another_shape_is_refused_by_name():
-    with pytest.raises(InvalidMetricInput, match=r"unlearned `forget_loss` must have shape \(models, examples\)"):
-        Inputs({"forget_loss": np.ones(3)}).array(Side.UNLEARNED, "forget_loss")
-
-
 def test_file_that_is_no_archive_is_named(tmp_path):
     path = tmp_path / "u.npz"
     path.write_text("no archive")

@@ -54,7 +54,6 @@ for name, text in {CASES!r}.items():
         said[name] = traceback.format_exc()
 print(json.dumps(said))
 """
-
     found: dict[str, str] = json.loads(run_code(code).splitlines()[-1])
     return found
 

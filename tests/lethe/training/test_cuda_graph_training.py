@@ -357,7 +357,6 @@ def test_a_graphed_models_bits_do_not_depend_on_its_company(network: str, n_imag
 @pytest.mark.gpu
 def test_graphed_training_resumes_to_the_same_bits(tmp_path: Path) -> None:
     whole = train_graphed(job("cuda", epochs=3), {0: 5, 1: 6})
-
     with pytest.raises(Stopped):
         train_graphed(
             job("cuda", epochs=3),

@@ -1,7 +1,5 @@
 """Lists for organisers and administrators: submissions by filter, people of a competition, accounts, actions."""
 
-import pytest
-
 from server.models.account import Role
 from server.models.competition import Team
 from server.models.submission import Fault
@@ -11,52 +9,45 @@ from tests.support.instance import Instance
 BASE = "/api/v1/competitions/digits"
 
 
-@pytest.fixture
-def olga(server: Instance) -> dict[str, str]:
-    organiser = server.account("olga", Role.ORGANISER)
-    server.competition(organiser=organiser)
-    return server.headers(organiser)
-
-
 def listed(server: Instance, headers: dict[str, str], **wanted: object) -> list[str]:
     answer = server.client.get(f"{BASE}/all-submissions", params=wanted, headers=headers)
     assert answer.status_code == 200, answer.text
     return [row["id"] for row in answer.json()]
 
 
-def test_submissions_are_found_by_stage_fault_and_team(server: Instance, olga: dict[str, str]) -> None:
+def test_submissions_are_found_by_stage_fault_and_team(server: Instance, of_digits: dict[str, str]) -> None:
     ada, bob = (server.submit(server.participant(name)).json()["id"] for name in ("ada", "bob"))
     server.score(ada, 0.5)
     server.fail(bob, Fault.HOST)
-    assert listed(server, olga, stage="scored") == [ada]
-    assert listed(server, olga, fault="host") == [bob]
-    assert listed(server, olga, team="AD") == [ada]
-    assert listed(server, olga, text=bob) == [bob]
-    assert set(listed(server, olga)) == {ada, bob}
+    assert listed(server, of_digits, stage="scored") == [ada]
+    assert listed(server, of_digits, fault="host") == [bob]
+    assert listed(server, of_digits, team="AD") == [ada]
+    assert listed(server, of_digits, text=bob) == [bob]
+    assert set(listed(server, of_digits)) == {ada, bob}
 
 
-def test_submissions_come_in_pages_when_asked(server, olga, monkeypatch):
+def test_submissions_come_in_pages_when_asked(server, of_digits, monkeypatch):
     monkeypatch.setattr(organiser_list, "PAGE_SIZE", 1)
     first, second = (server.submit(server.participant(name)).json()["id"] for name in ("ada", "bob"))
-    assert [listed(server, olga, page=page) for page in (1, 2, 3)] == [[second], [first], []]
+    assert [listed(server, of_digits, page=page) for page in (1, 2, 3)] == [[second], [first], []]
 
 
-def test_unknown_filter_is_refused_by_name(server: Instance, olga: dict[str, str]) -> None:
-    answer = server.client.get(f"{BASE}/all-submissions", params={"only": "best"}, headers=olga)
+def test_unknown_filter_is_refused_by_name(server: Instance, of_digits: dict[str, str]) -> None:
+    answer = server.client.get(f"{BASE}/all-submissions", params={"only": "best"}, headers=of_digits)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"].endswith("only")
 
 
-def test_people_are_organisers_and_ranked_teams(server: Instance, olga: dict[str, str]) -> None:
+def test_people_are_organisers_and_ranked_teams(server: Instance, of_digits: dict[str, str]) -> None:
     server.score(server.submit(server.participant("ada")).json()["id"], 0.5)
     server.submit(server.participant("bob"))
-    found = server.client.get(f"{BASE}/people", headers=olga).json()
+    found = server.client.get(f"{BASE}/people", headers=of_digits).json()
     assert found["organisers"] == ["olga"]
     assert [(row["name"], row["members"], row["rank"]) for row in found["teams"]] == [("ada", 1, 1), ("bob", 1, None)]
     assert not found["has_more"]
-    beyond = server.client.get(f"{BASE}/people", params={"page": 2}, headers=olga).json()
+    beyond = server.client.get(f"{BASE}/people", params={"page": 2}, headers=of_digits).json()
     assert (beyond["teams"], beyond["has_more"]) == ([], False)
-    only = server.client.get(f"{BASE}/people", params={"team": "bo"}, headers=olga).json()
+    only = server.client.get(f"{BASE}/people", params={"team": "bo"}, headers=of_digits).json()
     assert [row["name"] for row in only["teams"]] == ["bob"]
 
 
@@ -74,7 +65,7 @@ def test_team_of_that_very_name_is_found_among_any_number(both: Instance) -> Non
     assert (len(found["teams"]), found["has_more"]) == (100, True)
 
 
-def test_accounts_are_found_by_role_and_ban(server: Instance, olga: dict[str, str]) -> None:
+def test_accounts_are_found_by_role_and_ban(server: Instance, of_digits: dict[str, str]) -> None:
     adam = server.headers(server.account("adam", Role.ADMINISTRATOR))
     server.participant("ada")
     url = "/api/v1/admin/accounts"
@@ -86,9 +77,9 @@ def test_accounts_are_found_by_role_and_ban(server: Instance, olga: dict[str, st
     assert found == {"role=organiser": ["olga"], "banned=true": ["ada"], "query=AD": ["ada", "adam"]}
 
 
-def test_audit_actions_are_those_of_the_competition(server: Instance, olga: dict[str, str]) -> None:
+def test_audit_actions_are_those_of_the_competition(server: Instance, of_digits: dict[str, str]) -> None:
     server.submit(server.participant("ada"))
-    actions = server.client.get(f"{BASE}/audit/actions", headers=olga).json()
+    actions = server.client.get(f"{BASE}/audit/actions", headers=of_digits).json()
     assert actions == sorted(actions)
     assert "submission.received" in actions
     assert "account.registered" not in actions

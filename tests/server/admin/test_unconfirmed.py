@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from sqlalchemy import select
 
 from lethe.competition.visibility import Visibility
@@ -28,11 +27,6 @@ REASON = "It is above."
 HELD = {"flags": {"disagreement": 0.31, "reasons": [REASON], "suspect": True, "held": True}}
 FREE = {"flags": {"disagreement": 0.01, "reasons": [], "suspect": False, "held": False}}
 LADDER = '[board]\nmode = "ladder"\nstep = 0.01'
-
-
-@pytest.fixture
-def olga(server: Instance) -> Account:
-    return server.account("olga", Role.ORGANISER)
 
 
 def opened(server: Instance, **options: Any) -> tuple[dict[str, str], dict[str, str], str]:

@@ -56,16 +56,6 @@ def test_log_is_filtered_and_paged(both: Instance) -> None:
     assert both.client.get(LOG, headers=olga, params={"since": "2999-01-01T00:00:00"}).status_code == 422
 
 
-def test_log_is_for_organisers_of_the_competition(server: Instance) -> None:
-    server.competition()
-    assert server.client.get(LOG).status_code == 401
-    assert server.client.get(LOG, headers=server.participant()).status_code == 403
-    assert server.client.get(LOG, headers=server.organiser("oscar")).status_code == 403
-    assert server.client.get("/api/v1/admin/audit", headers=server.organiser("olga")).status_code == 403
-    root = server.headers(server.account("root", Role.ADMINISTRATOR))
-    assert server.client.get("/api/v1/admin/audit", headers=root).status_code == 200
-
-
 def test_triggers_go_and_come_with_their_migration(database_url: str) -> None:
     config = alembic_config(database_url)
     command.upgrade(config, "0002")

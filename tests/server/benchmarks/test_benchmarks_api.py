@@ -271,13 +271,6 @@ def test_a_benchmark_is_its_makers_and_administrators(server, olga, body) -> Non
     assert [each["slug"] for each in server.client.get("/api/v1/benchmarks", headers=root).json()] == ["tiny"]
 
 
-def test_participants_run_no_benchmarks(server, body) -> None:
-    ada = server.participant("ada")
-    assert put(server, ada, body()).status_code == 403
-    with server.database.read() as session:
-        assert [account.name for account in session.scalars(select(Account))] == ["ada"]
-
-
 def as_viewer(server: Instance, name: str) -> None:
     """Log this browser in as an account."""
     with server.database.write() as session:

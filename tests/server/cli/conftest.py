@@ -65,3 +65,12 @@ def use(server: Instance, monkeypatch: pytest.MonkeyPatch, name: str, role: Role
     account = server.account(name, role)
     monkeypatch.setenv("LETHE_TOKEN", server.headers(account)["Authorization"].removeprefix("Bearer "))
     return account
+
+
+@pytest.fixture
+def submission(server: Instance, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Log an organiser in. Return the id of a scored submission to their competition."""
+    server.competition(organiser=use(server, monkeypatch, "olga", Role.ORGANISER))
+    made = str(server.submit(server.participant("ada")).json()["id"])
+    server.score(made, 0.5)
+    return made

@@ -16,15 +16,6 @@ from tests.server.cli.conftest import Run, answer, told, use
 from tests.support.instance import Instance, competition_toml
 
 
-@pytest.fixture
-def submission(server: Instance, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Log an organiser in. Return the id of a scored submission to their competition."""
-    server.competition(organiser=use(server, monkeypatch, "olga", Role.ORGANISER))
-    made = str(server.submit(server.participant("ada")).json()["id"])
-    server.score(made, 0.5)
-    return made
-
-
 def test_update_replaces_a_draft(server: Instance, lethe: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     server.competition(organiser=use(server, monkeypatch, "olga", Role.ORGANISER), state=CompetitionState.DRAFT)
     file = Path("new.toml")

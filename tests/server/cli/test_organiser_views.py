@@ -1,23 +1,12 @@
 """What organisers look at from the command line."""
 
-import pytest
 from sqlalchemy import update
 
 from lethe.competition.visibility import Visibility
-from server.models.account import Role
 from server.models.competition import Split
 from server.models.submission import Fault
-from tests.server.cli.conftest import Run, answer, use
+from tests.server.cli.conftest import Run, answer
 from tests.support.instance import Instance
-
-
-@pytest.fixture
-def submission(server: Instance, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Log an organiser in. Return the id of a scored submission to their competition."""
-    server.competition(organiser=use(server, monkeypatch, "olga", Role.ORGANISER))
-    made = str(server.submit(server.participant("ada")).json()["id"])
-    server.score(made, 0.5)
-    return made
 
 
 def test_status_shows_a_failed_final_until_it_is_decided_on(server: Instance, lethe: Run, submission: str) -> None:
@@ -57,8 +46,3 @@ def test_rejudging_status_says_how_far_it_is(lethe: Run, submission: str) -> Non
     status = answer(lethe("rejudge", "status", made["id"], "-c", "digits", "--json"))
     assert (status["author"], status["evaluations"], status["complete"]) == ("olga", {"queued": 1}, False)
     assert status["runs_done"] == 0 < status["runs"]
-
-
-def test_metrics_without_a_word_is_the_catalogue(lethe: Run) -> None:
-    assert [entry["id"] for entry in answer(lethe("metrics", "klom", "--json"))] == ["klom"]
-    assert len(answer(lethe("metrics", "--json"))) > 40

@@ -67,11 +67,6 @@ def played(server: Instance, monkeypatch: pytest.MonkeyPatch) -> Iterator[Played
     get_settings.cache_clear()
 
 
-@pytest.fixture
-def visitor(server: Instance) -> Visitor:
-    return Visitor(server)
-
-
 def test_counts_of_the_organisers_are_of_all_tasks(played: Played) -> None:
     overview = played.get(f"{API}/overview")
     failures = {(row["task"], row["fault"]): (row["count"], row["teams"]) for row in overview["failures"]}

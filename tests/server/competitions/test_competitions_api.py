@@ -199,16 +199,6 @@ def test_measured_retraining_stays_until_an_organiser_asks(both: Instance) -> No
     assert len(announcements(both)) == 1
 
 
-def test_participants_may_not_organise(server: Instance) -> None:
-    ada = server.participant()
-    assert create(server, competition_toml(), ada).status_code == 403
-    server.competition()
-    for verb in ("prepare", "open", "close"):
-        assert act(server, verb, ada).status_code == 403
-        assert act(server, verb, {}).status_code == 401
-    assert server.client.get("/api/v1/competitions/digits/preparation", headers=ada).status_code == 403
-
-
 def test_only_an_administrator_brings_a_network_of_their_own(server: Instance) -> None:
     text = re.sub(r'(?m)^name = "mlp".*$', 'name = "module"', competition_toml())
     assert '"module"' in text
@@ -216,17 +206,6 @@ def test_only_an_administrator_brings_a_network_of_their_own(server: Instance) -
     assert (refused.status_code, refused.json()["errors"][0]["field"]) == (403, "network.name")
     administrator = server.headers(server.account("root-of-all", Role.ADMINISTRATOR))
     assert create(server, text, administrator).status_code == 201
-
-
-def test_organiser_of_another_competition_is_nobody_here(server: Instance) -> None:
-    server.competition()
-    assert act(server, "close", server.organiser("olga")).status_code == 403
-
-
-def test_administrator_runs_every_competition(server: Instance) -> None:
-    server.competition()
-    root = server.headers(server.account("root", Role.ADMINISTRATOR))
-    assert act(server, "close", root).status_code == 200
 
 
 def test_drafts_are_hidden_from_all_but_their_organisers(server: Instance) -> None:

@@ -40,14 +40,6 @@ def test_organisers_read_what_the_preparation_wrote(server: Instance, place: str
     assert "public split of digits has no report yet" in missing.json()["detail"]
 
 
-def test_participants_learn_nothing_of_it(server: Instance) -> None:
-    server.competition()
-    server.storage.write("splits/digits/private/report.json", json.dumps(REPORT).encode())
-    refused = server.client.get(URL.format("private"), headers=server.participant())
-    assert refused.status_code == 403
-    assert "0.997" not in refused.text
-
-
 def test_a_damaged_report_is_the_hosts_fault(server: Instance) -> None:
     olga = server.headers(organiser := server.account("olga", Role.ORGANISER))
     server.competition(organiser=organiser)

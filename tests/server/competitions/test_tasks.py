@@ -25,16 +25,6 @@ API = "/api/v1/competitions"
 TASKS = ("three--faces", "three--digits", "three--authors")
 
 
-@pytest.fixture
-def olga(server: Instance) -> Account:
-    return server.account("olga", Role.ORGANISER)
-
-
-@pytest.fixture
-def organiser(server: Instance, olga: Account) -> dict[str, str]:
-    return server.headers(olga)
-
-
 def states(server: Instance) -> set[str]:
     with server.database.read() as session:
         return set(session.scalars(select(Competition.state)))
@@ -374,7 +364,6 @@ def test_from_the_close_to_the_reveal(both: Instance) -> None:
     assert both.client.put(f"/api/v1/submissions/{better}/selection", headers=ada).status_code == 409
     part = part_ids(both, good)["faces"]
     assert both.client.put(f"/api/v1/submissions/{part}/selection", headers=ada).status_code == 409
-
     assert post(both, "three/close", olga).status_code == 200
     both.tick()
     waiting = both.client.get(f"{API}/three/rescoring", headers=olga).json()

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from server.db import now
-from server.models.account import Account, Role
+from server.models.account import Account
 from server.models.submission import Submission
 from server.starter_kit import kit_key
 from tests.support.instance import Instance
@@ -18,16 +18,6 @@ from tests.support.web import Visitor
 API = "/api/v1/competitions"
 WHOLE, TASK = f"{API}/three", f"{API}/three--faces"
 APPROVED = '[participation]\nadmission = "approved"\nterms = "Be fair."'
-
-
-@pytest.fixture
-def olga(server: Instance) -> Account:
-    return server.account("olga", Role.ORGANISER)
-
-
-@pytest.fixture
-def organiser(server: Instance, olga: Account) -> dict[str, str]:
-    return server.headers(olga)
 
 
 def change(server: Instance, organiser: dict[str, str], url: str = WHOLE, **sections: object) -> Any:

@@ -80,7 +80,6 @@ def test_three_tasks_and_eight_teams_to_the_private_board(server: Instance, tmp_
     make_ready(server, state=CompetitionState.READY)
     server.tick()
     assert server.client.get(f"{API}/three").json()["state"] == "open"
-
     teams = {team: server.participant(team) for team in TEAMS}
     finals: dict[str, str] = {}
     for team, headers in teams.items():
@@ -100,11 +99,9 @@ def test_three_tasks_and_eight_teams_to_the_private_board(server: Instance, tmp_
     score_parts(server, later, faces=0.11, digits=0.21, authors=0.41)
     public = PUBLIC | {"ada": (0.11, 0.21, 0.41)}
     assert server.client.put(f"/api/v1/submissions/{finals['ada']}/selection", headers=teams["ada"]).status_code == 200
-
     assert lines(server) == expected(public, digits=5)
     assert [team for _, team, _ in lines(server, task=FACES)][:3] == ["fay", "dan", "gus"]
     assert [team for _, team, _ in lines(server, task=AUTHORS)] == ["ada", "hal", "bob", "eve", "cyd", "dan"]
-
     assert server.client.post(f"{API}/three/close", headers=olga).status_code == 200
     server.tick()
     progress = server.client.get(f"{API}/three/rescoring", headers=olga).json()
@@ -120,7 +117,6 @@ def test_three_tasks_and_eight_teams_to_the_private_board(server: Instance, tmp_
     own = server.client.get(f"/api/v1/submissions/{finals['hal']}", headers=teams["hal"]).json()
     assert [part["private_score"]["final_score"] for part in own["parts"]] == [0.10, 0.10, 0.40]
     assert own["selected"]
-
     of_task = server.client.get(
         f"{API}/three/exports/private-leaderboard", headers=olga, params={"task": FACES, "format": "jsonl"}
     )
@@ -132,7 +128,6 @@ def test_three_tasks_and_eight_teams_to_the_private_board(server: Instance, tmp_
     assert kit.content == b"kit of faces"
     unnamed = server.client.get(f"{API}/three/starter-kit", headers=olga)
     assert (unnamed.status_code, unnamed.json()["detail"].endswith("faces, digits, authors")) == (404, True)
-
     path = f"{API}/three/bundle"
     assert server.client.get(f"{API}/three--faces/bundle", headers=olga).status_code == 409, "of all tasks together"
     assert server.client.get(path, headers=teams["hal"]).status_code == 403
@@ -147,7 +142,6 @@ def test_three_tasks_and_eight_teams_to_the_private_board(server: Instance, tmp_
     (entry,) = (entry for entry in read(bundle, "entries.json") if entry["id"] == finals["hal"])
     private = {part["task"]: part["scores"]["private"]["final_score"] for part in entry["parts"]}
     assert private == named(PRIVATE["hal"])
-
     for name, of_board, told in (("boards.json", True, "rank"), ("entries.json", False, "receipt says")):
         changed = bundle / name
         before = changed.read_text()

@@ -179,6 +179,7 @@ def change_metrics(session: Session) -> None:
 def change_private(session: Session) -> None:
     """Let every submission have a private score, with its metrics, before the reveal."""
     private = session.scalars(select(Split).where(Split.visibility == Visibility.PRIVATE.value)).one()
+    private.oracle = {"final_score": 0.17171}
     for number, submission in enumerate(session.scalars(select(Submission).order_by(Submission.received_at))):
         evaluation = Evaluation(submission_id=submission.id, split_id=private.id, scorer_version="1", n_runs=4)
         evaluation.state, evaluation.error = "scored", {"message": f"broke at {number}"}

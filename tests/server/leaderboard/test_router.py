@@ -43,14 +43,6 @@ def test_lines_come_in_pages(server: Instance) -> None:
     assert body["total"] == 4
 
 
-def test_the_private_board_is_not_found_before_the_reveal(server: Instance) -> None:
-    seed(server)
-    answer = server.client.get("/api/v1/competitions/digits/leaderboard", params={"board": "private"})
-    assert answer.status_code == 404
-    assert answer.json()["title"] == "Not revealed yet"
-    assert "sealed: its organisers reveal them after the close. The competition closes on" in answer.json()["detail"]
-
-
 def test_an_unknown_board_names_what_is_allowed(server: Instance) -> None:
     seed(server)
     answer = server.client.get("/api/v1/competitions/digits/leaderboard", params={"board": "secret"})

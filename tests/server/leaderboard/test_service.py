@@ -7,7 +7,6 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from lethe.errors import NotFound
 from server.competitions import competitions
 from server.db import now
 from server.leaderboard import boards
@@ -148,31 +147,11 @@ def test_a_baseline_takes_no_rank(both: Instance) -> None:
     ]
 
 
-@pytest.mark.parametrize("state", ["open", "closed", "provisional"])
-def test_the_private_board_is_sealed_for_participants(server: Instance, state: str) -> None:
-    competition = server.competition(state=state)
-    ada = server.account("ada")
-    with server.database.read() as session:
-        for viewer in (None, ada):
-            with pytest.raises(NotFound, match="sealed"):
-                boards.board(session, competition, Visibility.PRIVATE, viewer=viewer)
-
-
 def test_an_organiser_sees_the_private_board_once_it_is_computed(server: Instance) -> None:
     olga = server.account("olga", Role.ORGANISER)
     competition = server.competition(organiser=olga, state="provisional")
     with server.database.read() as session:
         assert boards.board(session, competition, Visibility.PRIVATE, viewer=olga).visibility is Visibility.PRIVATE
-
-
-def test_everybody_sees_the_private_board_after_the_reveal(server: Instance) -> None:
-    competition = server.competition(state="final")
-    with server.database.write() as session:
-        _, private = get_splits(session, competition)
-        scored(session, add_team(session, competition, "ada"), private, 0.1)
-    with server.database.read() as session:
-        board = boards.board(session, competition, Visibility.PRIVATE, viewer=None)
-    assert [row.entry.team for row in board.rows] == [boards.ORACLE_NAME, "ada"]
 
 
 def test_excluded_finals_are_not_on_the_private_board(both: Instance) -> None:

@@ -57,7 +57,6 @@ def test_backup_brings_back_every_row_and_file(migrated_url, tmp_path, postgres_
     Storage(source.resolved_storage_url).write("submissions/ab/abc", b"code")
     made = back_up(source, tmp_path / "copy")
     assert (made.files, made.bytes) == (1, 4)
-
     target = instance(tmp_path, "target", empty_of_the_same_kind(migrated_url, tmp_path, postgres_server))
     bring_back(target, tmp_path / "copy")
     assert Storage(target.resolved_storage_url).read("submissions/ab/abc") == b"code"

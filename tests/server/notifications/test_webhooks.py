@@ -247,11 +247,6 @@ def test_unknown_event_is_refused(server: Instance) -> None:
     assert create(server, opened(server), "https://example.org", "scores.private").status_code == 422
 
 
-def test_webhooks_are_for_organisers(server: Instance) -> None:
-    opened(server)
-    assert create(server, server.participant(), "https://example.org").status_code == 403
-
-
 @pytest.mark.parametrize(
     "host",
     [

@@ -13,13 +13,6 @@ from tests.support.instance import Instance
 BASE = "/api/v1/competitions/digits/submissions"
 
 
-@pytest.fixture
-def olga(server: Instance) -> dict[str, str]:
-    organiser = server.account("olga", Role.ORGANISER)
-    server.competition(organiser=organiser)
-    return server.headers(organiser)
-
-
 def scored(server: Instance, name: str, score: float, *, seed: int) -> str:
     """Submit as `name`. Return the id of the submission, scored with epsilons and replicates."""
     submission = str(server.submit(server.participant(name)).json()["id"])
@@ -32,46 +25,46 @@ def scored(server: Instance, name: str, score: float, *, seed: int) -> str:
     return submission
 
 
-def test_analysis_shows_score_epsilons_and_missing_outputs(server: Instance, olga: dict[str, str]) -> None:
+def test_analysis_shows_score_epsilons_and_missing_outputs(server: Instance, of_digits: dict[str, str]) -> None:
     submission = scored(server, "ada", 0.25, seed=1)
-    found = server.client.get(f"{BASE}/{submission}/analysis", headers=olga).json()
+    found = server.client.get(f"{BASE}/{submission}/analysis", headers=of_digits).json()
     assert found["score"]["final_score"] == 0.25
     assert found["epsilon"] == [1.0, None, 3.0]
     assert found["outputs"] is None
     assert (found["team"], found["state"], found["split"]) == ("ada", "scored", "public")
 
 
-def test_comparison_names_the_better_submission(server: Instance, olga: dict[str, str]) -> None:
+def test_comparison_names_the_better_submission(server: Instance, of_digits: dict[str, str]) -> None:
     low, high = scored(server, "ada", 0.2, seed=1), scored(server, "bob", 0.8, seed=2)
-    found = server.client.get(f"{BASE}/{low}/comparison", params={"other": high}, headers=olga).json()
+    found = server.client.get(f"{BASE}/{low}/comparison", params={"other": high}, headers=of_digits).json()
     assert found["winner"] == high
     assert found["difference"] == pytest.approx(-0.6)
     assert found["interval_low"] < -0.6 < found["interval_high"] < 0
-    suggested = server.client.get(f"{BASE}/{low}/suggested-comparisons", headers=olga).json()
+    suggested = server.client.get(f"{BASE}/{low}/suggested-comparisons", headers=of_digits).json()
     assert [row["id"] for row in suggested] == [high]
 
 
-def test_unscored_submissions_cannot_be_compared(server: Instance, olga: dict[str, str]) -> None:
+def test_unscored_submissions_cannot_be_compared(server: Instance, of_digits: dict[str, str]) -> None:
     first = scored(server, "ada", 0.2, seed=1)
     second = server.submit(server.participant("bob")).json()["id"]
-    answer = server.client.get(f"{BASE}/{first}/comparison", params={"other": second}, headers=olga)
+    answer = server.client.get(f"{BASE}/{first}/comparison", params={"other": second}, headers=of_digits)
     assert (answer.status_code, answer.json()["detail"]) == (
         409,
         "One of the submissions has no score on the public split",
     )
 
 
-def test_private_split_is_hidden_until_the_close(server: Instance, olga: dict[str, str]) -> None:
+def test_private_split_is_hidden_until_the_close(server: Instance, of_digits: dict[str, str]) -> None:
     submission = scored(server, "ada", 0.25, seed=1)
     url = f"{BASE}/{submission}/analysis"
-    assert server.client.get(url, params={"split": "private"}, headers=olga).status_code == 404
+    assert server.client.get(url, params={"split": "private"}, headers=of_digits).status_code == 404
     with server.database.write() as session:
         session.scalars(select(Competition)).one().state = CompetitionState.PROVISIONAL.value
-    found = server.client.get(url, params={"split": Visibility.PRIVATE}, headers=olga).json()
+    found = server.client.get(url, params={"split": Visibility.PRIVATE}, headers=of_digits).json()
     assert (found["split"], found["score"]) == ("private", None)
 
 
-def test_submissions_of_other_competitions_are_not_found(server: Instance, olga: dict[str, str]) -> None:
+def test_submissions_of_other_competitions_are_not_found(server: Instance, of_digits: dict[str, str]) -> None:
     oskar = server.account("oskar", Role.ORGANISER)
     server.competition("elsewhere", organiser=oskar)
     submission = scored(server, "ada", 0.25, seed=1)

@@ -11,7 +11,6 @@ from sqlalchemy import select
 
 from lethe.competition.file import parse_competition
 from lethe.evaluation.sample_answer_files import FORGET_ANSWERS, texts_as_array
-from server.models.account import Role
 from server.models.competition import Competition, CompetitionState, Team
 from server.models.evaluation import Evaluation, Shard, ShardState
 from tests.support.instance import Instance
@@ -40,19 +39,12 @@ def store(server: Instance, files: Mapping[str, bytes]) -> None:
 
 
 @pytest.fixture
-def olga(server: Instance) -> dict[str, str]:
-    organiser = server.account("olga", Role.ORGANISER)
-    server.competition(organiser=organiser)
-    return server.headers(organiser)
-
-
-@pytest.fixture
 def ada(server: Instance) -> dict[str, str]:
     return server.participant("ada")
 
 
 @pytest.fixture
-def submission(server: Instance, olga: dict[str, str], ada: dict[str, str]) -> str:
+def submission(server: Instance, of_digits: dict[str, str], ada: dict[str, str]) -> str:
     """A scored submission of two shards with two runs each; each retrained model and run answers in its own words."""
     made = str(server.submit(ada).json()["id"])
     server.score(made, 0.25)
@@ -86,8 +78,8 @@ def submission(server: Instance, olga: dict[str, str], ada: dict[str, str]) -> s
     return made
 
 
-def test_answers_of_three_models_stand_beside_each_question(server, olga, submission):
-    found = server.client.get(f"{API}/{submission}/answers", params={"run": 3}, headers=olga).json()
+def test_answers_of_three_models_stand_beside_each_question(server, of_digits, submission):
+    found = server.client.get(f"{API}/{submission}/answers", params={"run": 3}, headers=of_digits).json()
     assert (found["run"], found["n_runs"]) == (3, 4)
     assert found["questions"] == [
         {**ROWS[0], "original": "In Rome", "retrained": "r3 Łódź", "unlearned": "u3"},
@@ -95,47 +87,49 @@ def test_answers_of_three_models_stand_beside_each_question(server, olga, submis
     ]
 
 
-def test_run_starts_from_its_own_original_where_runs_have_one(server, olga, submission):
+def test_run_starts_from_its_own_original_where_runs_have_one(server, of_digits, submission):
     server.storage.remove(f"{SPLIT}/original/outputs.safetensors")
     url = f"{API}/{submission}/answers?run=1"
-    assert server.client.get(url, headers=olga).json()["questions"][0]["original"] is None
+    assert server.client.get(url, headers=of_digits).json()["questions"][0]["original"] is None
     store(server, {"originals/outputs.safetensors": outputs(*((f"o{run}", "") for run in range(4)))})
-    assert server.client.get(url, headers=olga).json()["questions"][0]["original"] == "o1"
+    assert server.client.get(url, headers=of_digits).json()["questions"][0]["original"] == "o1"
 
 
-def test_run_that_is_not_there_is_refused(server: Instance, olga: dict[str, str], submission: str) -> None:
-    refused = server.client.get(f"{API}/{submission}/answers?run=4", headers=olga)
+def test_run_that_is_not_there_is_refused(server: Instance, of_digits: dict[str, str], submission: str) -> None:
+    refused = server.client.get(f"{API}/{submission}/answers?run=4", headers=of_digits)
     assert (refused.status_code, refused.json()["detail"]) == (404, "This submission has no run 4: its runs are 0 to 3")
 
 
 @pytest.mark.parametrize("missing", ["questions.json", "retrained/outputs.safetensors"])
-def test_answers_that_are_not_stored_are_not_found(server, olga, submission, missing):
+def test_answers_that_are_not_stored_are_not_found(server, of_digits, submission, missing):
     server.storage.remove(f"{SPLIT}/{missing}")
-    refused = server.client.get(f"{API}/{submission}/answers", headers=olga)
+    refused = server.client.get(f"{API}/{submission}/answers", headers=of_digits)
     assert (refused.status_code, refused.json()["detail"]) == (
         404,
         f"No generated answers are stored of submission {submission}",
     )
 
 
-def test_hidden_questions_are_shown_to_organisers_alone(server, olga, ada, submission):
+def test_hidden_questions_are_shown_to_organisers_alone(server, of_digits, ada, submission):
     eve = server.participant("eve")
-    for headers, status in ((ada, 403), (eve, 403), ({}, 401), (olga, 200)):
+    for headers, status in ((ada, 403), (eve, 403), ({}, 401), (of_digits, 200)):
         answer = server.client.get(f"{API}/{submission}/answers", headers=headers)
         assert answer.status_code == status
-        assert ("Where does Ada live?" in answer.text) == (headers == olga)
+        assert ("Where does Ada live?" in answer.text) == (headers == of_digits)
     own = server.client.get(f"/api/v1/submissions/{submission}", headers=ada)
     assert own.status_code == 200
     assert "Where does Ada live?" not in own.text
 
 
-def test_private_questions_stay_hidden_until_the_close(server: Instance, olga: dict[str, str], submission: str) -> None:
+def test_private_questions_stay_hidden_until_the_close(
+    server: Instance, of_digits: dict[str, str], submission: str
+) -> None:
     url = f"{API}/{submission}/answers?split=private"
-    before = server.client.get(url, headers=olga)
+    before = server.client.get(url, headers=of_digits)
     assert before.json()["detail"] == "digits has no private scores before it closes"
     with server.database.write() as session:
         session.scalars(select(Competition)).one().state = CompetitionState.PROVISIONAL.value
-    after = server.client.get(url, headers=olga)
+    after = server.client.get(url, headers=of_digits)
     assert after.json()["detail"] == f"No generated answers are stored of submission {submission}"
 
 

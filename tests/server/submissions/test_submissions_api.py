@@ -11,16 +11,14 @@ import pytest
 from sqlalchemy import func, select
 
 from lethe.competition.sections import Submissions
-from lethe.competition.visibility import Visibility
-from server.competitions import competitions
 from server.db import now
 from server.errors import Conflict
 from server.evaluations import leases
 from server.evaluations.claimed_shard import ClaimedShard
 from server.models.audit import AuditEvent
 from server.models.competition import CompetitionState, Membership, Team
-from server.models.evaluation import Evaluation, PrivateScore, PublicScore, RunLog, Shard
-from server.models.submission import Stage, Submission
+from server.models.evaluation import Evaluation, RunLog, Shard
+from server.models.submission import Submission
 from server.submissions import submissions
 from server.submissions.upload_check import Upload, check_and_store
 from tests.support.instance import GOOD_CODE, Instance, make_zip
@@ -266,27 +264,6 @@ def test_own_code_comes_back_as_it_was(server: Instance) -> None:
     answer = server.client.get(f"/api/v1/submissions/{submission}/code", headers=headers)
     assert answer.content == GOOD_CODE
     assert answer.headers["Content-Disposition"] == f'attachment; filename="{submission}.py"'
-
-
-def test_public_score_is_shown_and_a_private_one_never(server: Instance) -> None:
-    competition = server.competition()
-    headers = server.participant()
-    submission_id = server.submit(headers).json()["id"]
-    values = {"forgetting_quality": 0.123, "retain_ratio": 0.456, "test_ratio": 0.789, "scorer_version": "1"}
-    with server.database.write() as session:
-        public = session.scalars(select(Evaluation)).one()
-        private_split = competitions.get_split(session, competition, Visibility.PRIVATE)
-        private = Evaluation(submission_id=submission_id, split_id=private_split.id, scorer_version="1", n_runs=4)
-        session.add(private)
-        session.flush()
-        for table, evaluation, score in ((PublicScore, public, 0.25), (PrivateScore, private, 0.777)):
-            row = {"evaluation_id": evaluation.id, "submission_id": submission_id, "final_score": score}
-            session.add(table(**row, **values, details={"epsilon": 3.21}))
-        session.get_one(Submission, submission_id).stage = Stage.SCORED
-    shown = server.client.get(f"/api/v1/submissions/{submission_id}", headers=headers)
-    assert shown.json()["score"]["final_score"] == 0.25
-    for sealed in ("0.777", "0.123", "0.456", "0.789", "3.21"):
-        assert sealed not in shown.text
 
 
 def test_failure_is_shown_with_class_and_line_of_ones_own_file(server: Instance) -> None:

@@ -9,11 +9,6 @@ from tests.support.web import Visitor
 
 
 @pytest.fixture
-def visitor(server: Instance) -> Visitor:
-    return Visitor(server)
-
-
-@pytest.fixture
 def digits(server: Instance, visitor: Visitor) -> Competition:
     """A competition whose organiser is logged in."""
     olga = server.account("olga", Role.ORGANISER)

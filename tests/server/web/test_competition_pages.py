@@ -25,10 +25,6 @@ ROOT = Path(__file__).parents[3]
 BOARD = "/competitions/digits/leaderboard"
 
 
-def test_an_empty_server_says_so(visitor: Visitor) -> None:
-    assert "No competitions yet" in visitor.get("/").text
-
-
 def test_the_list_shows_every_visible_competition(server: Instance, visitor: Visitor) -> None:
     server.competition("digits")
     server.competition("faces", state="draft")
@@ -96,16 +92,6 @@ def test_sealed_scores_are_not_on_the_card_and_revealed_ones_are(server: Instanc
     assert "Winning score 0.30000" in plain_text(visitor.get("/").text)
 
 
-def test_a_card_does_not_tell_what_a_ladder_hides(server: Instance, visitor: Visitor) -> None:
-    competition = server.competition(extra='[board]\nmode = "ladder"\nstep = 0.05')
-    with server.database.write() as session:
-        split = competitions.get_split(session, competition, Visibility.PUBLIC)
-        scored(session, add_team(session, competition, "ada"), split, 0.1234)
-    page = plain_text(visitor.get("/").text)
-    assert "1 team" in page
-    assert "Best score" not in page
-
-
 def test_members_see_what_runs_and_what_ends_next(server: Instance, visitor: Visitor) -> None:
     server.competition("digits", closes_at=now() + timedelta(days=3))
     server.competition("faces", closes_at=now() + timedelta(days=1))
@@ -161,14 +147,6 @@ def test_the_overview_tells_dates_limits_and_the_oracle(server: Instance, visito
     assert "7 a day" in page
     assert "0.18765" in page
     assert "Closes" in page
-
-
-def test_the_private_oracle_is_not_on_the_overview(server: Instance, visitor: Visitor) -> None:
-    competition = server.competition()
-    with server.database.write() as session:
-        competitions.get_split(session, competition, Visibility.PRIVATE).oracle = {"final_score": 0.17171}
-    for path in ("", "/leaderboard"):
-        assert "0.17171" not in visitor.get(f"/competitions/digits{path}").text
 
 
 def test_a_description_is_markdown_without_html(server: Instance, visitor: Visitor) -> None:

@@ -37,7 +37,6 @@ def test_uploaded_images_become_a_draft(server: Instance, visitor: Visitor) -> N
     files = {"file": ("pets.zip", make_zip(pets()))}
     sent = visitor.post("/datasets", {"name": "pets", "then": NEW}, files=files, page="/datasets")
     assert sent.headers["location"] == f"{NEW}?dataset=pets"
-
     page = visitor.get(f"{NEW}?dataset=pets").text
     words = plain_text(page)
     assert "240, 24 x 24 pixels" in words
@@ -50,7 +49,6 @@ def test_uploaded_images_become_a_draft(server: Instance, visitor: Visitor) -> N
         "small_cnn",
         "24",
     )
-
     wrong = {**form, "splits.forget.fraction": "0.99", "training.learning_rate": "1e9", "closes_at": "2020-01-01T00:00"}
     checked = visitor.post(f"{NEW}/check", wrong, page=f"{NEW}?dataset=pets")
     assert 'data-field="closes_at"' in checked.text
@@ -62,7 +60,6 @@ def test_uploaded_images_become_a_draft(server: Instance, visitor: Visitor) -> N
     later = {**wrong, "closes_at": form["closes_at"]}
     checked = visitor.post(f"{NEW}/check", later, page=f"{NEW}?dataset=pets")
     assert set(re.findall('data-field="([^"]*)"', checked.text)) == {"splits-forget-fraction", "training-learning_rate"}
-
     chosen = {**form, "n_models": "8", "splits.forget.fraction": "0.2", "slug": "our-pets"}
     preview = visitor.post(NEW, {**chosen, "act": "preview"}, page=f"{NEW}?dataset=pets")
     assert "34 models" in plain_text(preview.text)

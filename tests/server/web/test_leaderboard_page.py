@@ -31,11 +31,6 @@ def fill(server: Instance, competition: Competition, teams: int) -> None:
             scored(session, team, private, SEALED - 0.001 * (place + 1))
 
 
-def test_an_empty_board_invites_to_submit(server: Instance, visitor: Visitor) -> None:
-    server.competition()
-    assert "No score yet" in visitor.get(BOARD).text
-
-
 LINK = 'href="/help/what-wins-without-unlearning"'
 
 
@@ -128,18 +123,6 @@ def test_a_long_board_comes_in_pages_that_follow_each_other(server: Instance, vi
     assert "<html" not in lines
 
 
-@pytest.mark.parametrize("state", ["open", "closed", "provisional"])
-def test_no_private_figure_is_on_any_page_before_the_reveal(server: Instance, visitor: Visitor, state: str) -> None:
-    fill(server, server.competition(state=state), 3)
-    server.account("ada")
-    for log_in in (False, True):
-        if log_in:
-            visitor.log_in("ada")
-        for path in ("/", "/competitions/digits", BOARD, f"{BOARD}?q=team", "/competitions/digits/submissions"):
-            assert "0.17" not in visitor.get(path).text
-        assert visitor.get(BOARD, params={"board": "private"}).status_code == 404
-
-
 def test_the_private_board_opens_with_the_reveal(server: Instance, visitor: Visitor) -> None:
     fill(server, server.competition(state="final"), 2)
     page = plain_text(visitor.get(BOARD, params={"board": "private"}).text)
@@ -187,12 +170,6 @@ def test_own_team_is_highlighted_in_the_shake_up(server, visitor, monkeypatch):
     assert {(row["team"], row["own"]) for row in rows} == {("first", "no"), ("mine", "yes")}
     private = {row["label"]: (row["place"], row["moved"]) for row in rows if row["board"] == "private"}
     assert private == {"1  first": (1, "stayed"), "3  mine": (2, "stayed")}, "no gap, and the rank is written"
-
-
-def test_the_shake_up_is_sealed_before_the_reveal(server: Instance, visitor: Visitor) -> None:
-    fill(server, server.competition(state="provisional"), 2)
-    assert visitor.get(f"{BOARD}/figures/shake-up.json").status_code == 404
-    assert "shake-up" not in visitor.get(f"{BOARD}/charts").text
 
 
 def test_scores_over_time_only_rise(server: Instance, visitor: Visitor) -> None:
@@ -259,21 +236,6 @@ def test_a_disqualified_team_has_a_page_for_organisers_only(server, visitor, dig
     assert "disqualified" in plain_text(visitor.get(address).text)
     visitor.client.cookies.clear()
     assert visitor.get(address).status_code == 404
-
-
-def test_charts_and_team_pages_show_the_ladder_only(server: Instance, visitor: Visitor) -> None:
-    competition = server.competition(extra='[board]\nmode = "ladder"\nstep = 0.25\n')
-    with server.database.write() as session:
-        split = competitions.get_split(session, competition, Visibility.PUBLIC)
-        team = add_team(session, competition, "ada")
-        for hours, score in ((9, 0.4), (8, 0.4321), (7, 0.9123)):
-            scored(session, team, split, score, hours_ago=hours)
-    figure = visitor.get(f"{BOARD}/figures/scores.json").text
-    page = visitor.get(f"/competitions/digits/teams/{team.id}").text
-    for shown in (figure, page):
-        assert "0.4321" not in shown
-        assert "0.9123" not in shown
-    assert '"score":1.0' in figure
 
 
 def test_many_teams_are_drawn_as_a_histogram(server, visitor, monkeypatch):

@@ -16,21 +16,6 @@ def test_page_shows_value_oracle_and_original(server: Instance, visitor: Visitor
         assert shown in page
 
 
-def test_page_hides_metrics_that_are_not_opened(server: Instance, visitor: Visitor) -> None:
-    submission = scored(server, visible_to_participants="none")
-    compute(server, submission)
-    visitor.log_in("ada")
-    page = plain_text(visitor.get(f"/submissions/{submission}").text)
-    assert "Other metrics" not in page
-
-
-def test_page_shows_a_team_no_table(server: Instance, visitor: Visitor) -> None:
-    submission = scored(server)
-    compute(server, submission)
-    visitor.log_in("ada")
-    assert "<li>n: 1</li>" not in visitor.get(f"/submissions/{submission}").text
-
-
 def test_page_shows_organisers_the_table(server: Instance, visitor: Visitor) -> None:
     submission = scored(server)
     compute(server, submission)

@@ -32,12 +32,6 @@ def start(visitor: Visitor, **values: str) -> str:
     return answer.headers["location"]
 
 
-def test_there_is_a_form_and_nothing_yet(visitor: Visitor, digits: Competition) -> None:
-    text = plain_text(visitor.get(BASE).text)
-    assert "No re-judgings yet" in text
-    assert "Start re-judging" in text
-
-
 @pytest.mark.parametrize(
     ("fields", "words"),
     [

@@ -125,11 +125,6 @@ def test_score_is_explained_beside_the_entry_before_and_fine_tuning(make, server
     assert list(after["differences"]) == ["fine-tuning"], "what is disqualified is not compared"
 
 
-def test_a_ladder_shows_no_factors(make: Make, visitor: Visitor) -> None:
-    _, (own,) = make(0.05, extra=OPEN_METRIC + '[board]\nmode = "ladder"\nstep = 0.01\n')
-    assert "What it is made of" not in visitor.get(f"/submissions/{own}").text
-
-
 def test_an_epsilon_that_earns_nothing_stands_beyond_the_axis(make: Make, server: Instance) -> None:
     competition, (own,) = make(0.05, extra=OPEN_METRIC)
     with server.database.read() as session:

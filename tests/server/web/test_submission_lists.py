@@ -144,14 +144,6 @@ def test_without_a_choice_the_finals_are_what_would_count(server: Instance, ada:
     assert "auto-selected" in page
 
 
-def test_the_ladder_tells_no_order_of_scores(server: Instance, ada: Visitor) -> None:
-    server.competition(extra='[board]\nmode = "ladder"\nstep = 0.05\n')
-    sent(server, 0.101, 0.102)
-    assert "show=best" not in ada.get(MINE).text
-    for path in ("", "/rows", "/events"):
-        assert ada.get(f"{MINE}{path}?show=best").status_code == 404
-
-
 def test_what_follows_a_page_is_of_the_same_page(server: Instance, ada: Visitor) -> None:
     server.competition()
     sent(server, 0.1, 0.2, 0.3)

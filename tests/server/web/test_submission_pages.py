@@ -172,17 +172,6 @@ def test_the_quota_is_shown_before_and_after(server: Instance, ada: Visitor) -> 
     assert "All 1 submissions of today are used" in page
 
 
-def test_another_person_s_submission_is_not_found(server: Instance, ada: Visitor) -> None:
-    server.competition()
-    mine = send(ada)
-    ada.post("/logout", page="/")
-    server.account("eve")
-    ada.log_in("eve")
-    for path in (mine, f"{mine}/progress", f"{mine}/events", f"{mine}/code"):
-        assert ada.get(path).status_code == 404
-    assert ada.post(f"{mine}/cancel", page="/").status_code == 404
-
-
 def test_cancelling_before_a_run_is_not_counted(server: Instance, ada: Visitor) -> None:
     server.competition()
     mine = send(ada)
@@ -426,17 +415,6 @@ def test_a_receipt_is_read_and_downloaded_once_there_is_a_score(server: Instance
     assert "Final score 0.25000" in page
     assert "Exact bits" not in page
     assert ada.get(f"{address}/receipt", params={"split": "private"}).status_code == 404
-
-
-def test_another_teams_code_and_receipt_are_not_there(server: Instance, ada: Visitor) -> None:
-    server.competition()
-    address = send(ada)
-    server.score(address.rsplit("/", 1)[-1], 0.25)
-    server.account("eve")
-    ada.client.cookies.clear()
-    ada.log_in("eve")
-    answers = [ada.get(f"{address}/{path}").status_code for path in ("source", "receipt", "receipt.json", "code")]
-    assert answers == [404] * 4
 
 
 def test_uploads_are_limited_for_each_account(server: Instance, ada: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,12 +186,6 @@ def test_a_wrong_present_password_is_named_beside_its_field(server: Instance, vi
     assert "Current password is wrong" in plain_text(answer.text)
 
 
-def test_another_person_s_session_cannot_be_revoked(server: Instance, visitor: Visitor) -> None:
-    server.account("ada")
-    visitor.log_in("ada")
-    assert visitor.post("/account/sessions/0000000000000000/revoke", page="/account").status_code == 404
-
-
 def test_guessing_the_current_password_is_rate_limited(server: Instance, visitor: Visitor) -> None:
     server.account("ada")
     visitor.log_in("ada")

@@ -249,7 +249,6 @@ def published(method: str, net: Language) -> None:
     """Do what the trainer of a method does, with open-unlearning's constants."""
     reference = copy.deepcopy(net).eval()
     net.train()
-
     losses: dict[str, Callable[[Batch, Batch], Tensor]] = {
         "ga": lambda f, r: -model_loss(net, f),
         "graddiff": lambda f, r: 1.0 * -model_loss(net, f) + 1.0 * model_loss(net, r),

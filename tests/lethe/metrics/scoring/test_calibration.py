@@ -60,41 +60,32 @@ def test_a_difference_without_any_spread_is_beyond_all_errors(retrained, quality
     assert found.leaked == (excess == math.inf)
 
 
-def test_copies_of_the_retrained_models_are_flagged_as_leaked(retrained):
-    copied = ModelOutputs(np.random.default_rng(3).permutation(retrained.confidences, axis=0))
-    assert calibrate(scored(copied, retrained), scored(draw(2), retrained)).leaked
+@pytest.mark.parametrize("blur", [0.0, 0.02])
+def test_copies_of_the_retrained_models_are_flagged_as_leaked(retrained, blur):
+    rng = np.random.default_rng(3)
+    copied = rng.permutation(retrained.confidences, axis=0) + blur * rng.normal(size=(128, 40))
+    assert calibrate(scored(ModelOutputs(copied), retrained), scored(draw(2), retrained)).leaked
 
 
-def test_slightly_blurred_copies_are_flagged_as_leaked(retrained):
-    blurred = ModelOutputs(retrained.confidences + np.random.default_rng(4).normal(0, 0.02, (128, 40)))
-    assert calibrate(scored(blurred, retrained), scored(draw(2), retrained)).leaked
-
-
-def test_an_oracle_of_another_family_is_refused(retrained):
-    with pytest.raises(InvalidScoreInput, match="exact attacks"):
-        calibrate(scored(draw(1), retrained), scored(draw(2), retrained, attacks=AttackFamily.EXACT))
-
-
-def test_an_oracle_without_resamples_is_refused(retrained):
-    with pytest.raises(InvalidScoreInput, match="needs resamples"):
-        calibrate(scored(draw(1), retrained), score(draw(2), retrained, attacks=AttackFamily.REFERENCE))
-
-
-def test_an_oracle_with_another_seed_is_refused(retrained):
-    with pytest.raises(InvalidScoreInput, match="not paired"):
-        calibrate(scored(draw(1), retrained), scored(draw(2), retrained, seed=1))
-
-
-def test_an_oracle_of_zero_is_refused(retrained):
-    with pytest.raises(InvalidScoreInput, match="oracle's score is 0"):
-        calibrate(scored(draw(1), retrained), scored(draw(2, shift=100.0), retrained))
-
-
-def test_an_oracle_without_accuracies_is_refused(retrained):
+def with_accuracies(outputs):
     accuracy = np.full(128, 0.9)
-    sides = [ModelOutputs(one.confidences, accuracy, accuracy) for one in (draw(1), retrained)]
-    with pytest.raises(InvalidScoreInput, match="only one of"):
-        calibrate(scored(*sides), scored(draw(2), retrained))
+    return ModelOutputs(outputs.confidences, accuracy, accuracy)
+
+
+UNPAIRED = {
+    "another family": (lambda r: scored(draw(2), r, attacks=AttackFamily.EXACT), "exact attacks"),
+    "no resamples": (lambda r: score(draw(2), r, attacks=AttackFamily.REFERENCE), "needs resamples"),
+    "another seed": (lambda r: scored(draw(2), r, seed=1), "not paired"),
+    "a score of zero": (lambda r: scored(draw(2, shift=100.0), r), "oracle's score is 0"),
+    "accuracies": (lambda r: scored(with_accuracies(draw(2)), with_accuracies(r)), "only one of"),
+}
+
+
+@pytest.mark.parametrize("fault", UNPAIRED)
+def test_an_oracle_that_cannot_be_compared_is_refused(retrained, fault):
+    make_oracle, said = UNPAIRED[fault]
+    with pytest.raises(InvalidScoreInput, match=said):
+        calibrate(scored(draw(1), retrained), make_oracle(retrained))
 
 
 def test_independent_runs_are_not_suspicious(retrained):

@@ -1,4 +1,4 @@
-"""Every page of organisers and administrators, asked by everybody.
+"""Every page and every form, asked by everybody.
 
 A new page must be put into the table here before these tests pass: nobody adds one without saying who it is for.
 """
@@ -16,11 +16,53 @@ from tests.support.instance import Instance
 from tests.support.web import Visitor
 
 STAFF, ORGANISER, ADMINISTRATOR = "staff", "organiser", "administrator"
+ANYBODY, ACCOUNT, TEAM, TEAM_ALONE = "anybody", "account", "team and organisers", "team alone"
 C = "/organise/{slug}"
 S = f"{C}/submissions/{{submission_id}}"
 R = f"{C}/rejudgings/{{rejudging_id}}"
+P = "/competitions/{slug}"
+OWN = "/submissions/{submission_id}"
 
 FOR: dict[str, tuple[str, ...]] = {
+    ANYBODY: (
+        *(
+            "GET /",
+            "GET /help",
+            "GET /help/{name}",
+            "GET /robots.txt",
+            "GET /favicon.ico",
+            "GET /healthz",
+            "GET /readyz",
+        ),
+        *("GET /login", "POST /login", "GET /register", "POST /register", "GET /forgot", "POST /forgot"),
+        *("GET /reset", "POST /reset", "GET /confirm", "POST /confirm", "GET /metrics"),
+        *(f"GET {P}", f"GET {P}/pages/{{name}}", f"GET {P}/questions", f"GET {P}/pictures/{{name}}.png"),
+        *(f"GET {P}/starter-kit.zip", f"GET {P}/starter.py", f"GET {P}/teams/{{team_id}}"),
+        *(f"GET {P}/leaderboard", f"GET {P}/leaderboard/charts", f"GET {P}/leaderboard/figures/cost.json"),
+        *(f"GET {P}/leaderboard/figures/{name}.json" for name in ("scores", "shake-up", "team")),
+    ),
+    ACCOUNT: (
+        *(f"GET {P}/compare", f"GET {P}/compare/figures/pareto.json", f"GET {P}/submissions", f"GET {P}/submit"),
+        *(f"GET {P}/submissions/{part}" for part in ("compare", "events", "rows")),
+        *(
+            f"GET {P}/team",
+            f"GET {P}/join",
+            f"GET {P}/team/join",
+            f"POST {P}/team",
+            f"POST {P}/team/act",
+            f"POST {P}/team/invite",
+        ),
+        *(f"POST {P}/submit", f"POST {P}/questions", f"POST {P}/participation", f"POST {P}/join"),
+        *("GET /account", "GET /account/second-factor", "POST /account/mail", "POST /account/mail/confirmation"),
+        *("POST /account/password", "POST /account/tokens", "POST /account/tokens/{token_id}/revoke"),
+        *(f"POST /account/second-factor/{act}" for act in ("begin", "on", "off")),
+        *("POST /account/sessions/{session_id}/revoke", "POST /account/delete"),
+    ),
+    TEAM: (
+        *(f"GET {OWN}", f"GET {OWN}/code", f"GET {OWN}/events", f"GET {OWN}/progress", f"GET {OWN}/source"),
+        *(f"GET {OWN}/receipt", f"GET {OWN}/receipt.json"),
+    ),
+    TEAM_ALONE: (f"POST {OWN}/final", f"POST {OWN}/publication", f"GET {OWN}/cancel", f"POST {OWN}/cancel"),
     STAFF: (
         "GET /organise",
         "GET /organise/live",
@@ -97,6 +139,10 @@ LET_IN = {
     ADMINISTRATOR: {"administrator"},
 }
 NAMES = {"organiser": "olga", "organiser elsewhere": "oskar", "administrator": "adam", "participant": "pia"}
+NAMES |= {"team": "ada"}
+LET_IN |= {ANYBODY: {"nobody", *NAMES}, ACCOUNT: set(NAMES), TEAM: {"team", "organiser", "administrator"}}
+LET_IN[TEAM_ALONE] = {"team"}
+ELSEWHERE = ("/api/", "/static/", "/{path:path}", "/logout", "/account/sessions/revoke")  # another table; ends a visit
 TOKEN = re.compile(r'name="csrf_token" value="([0-9a-f]+)"')
 
 
@@ -104,8 +150,8 @@ def test_the_table_names_every_page_and_no_other() -> None:
     found = {
         f"{method} {context.path}"
         for context in iter_route_contexts(create_app().routes)
-        if context.path.startswith(("/organise", "/people", "/datasets"))
-        for method in context.methods or ()
+        if context.path and not context.path.startswith(ELSEWHERE)
+        for method in (context.methods or set()) - {"HEAD"}
     }
     named = [route for routes in FOR.values() for route in routes]
     assert len(named) == len(set(named))
@@ -116,10 +162,11 @@ def test_each_role_is_let_in_exactly_where_it_belongs(server: Instance, monkeypa
     # On a busy machine a page may be answered 503 before the process that reads texts begins; who is let in is not
     # decided there, so the few texts are read here.
     monkeypatch.setattr(parsing, "run", lambda task, data, **options: TASKS[task](data, **options))
-    kinds = {"administrator": Role.ADMINISTRATOR, "participant": Role.PARTICIPANT}
+    kinds = {"administrator": Role.ADMINISTRATOR, "participant": Role.PARTICIPANT, "team": Role.PARTICIPANT}
     people = {role: server.account(name, kinds.get(role, Role.ORGANISER)) for role, name in NAMES.items()}
     server.competition(organiser=people["organiser"])
-    submission = server.submit(server.participant("ada")).json()["id"]
+    submission = server.submit(server.headers(people["team"])).json()["id"]
+    server.score(submission, 0.25)
     wrong = []
     for role in ("nobody", *NAMES):
         visitor = Visitor(server)
@@ -133,16 +180,21 @@ def test_each_role_is_let_in_exactly_where_it_belongs(server: Instance, monkeypa
                 if let_in and route.endswith("/events"):
                     continue  # a stream that does not end; who is turned away gets no stream
                 status, location = ask(server, route, submission, token=found[1])
-                turned_away = status in (401, 403) or location.startswith("/login")
+                turned_away = (
+                    status in (401, 403)
+                    or location.startswith("/login")
+                    or (routing_key in (TEAM, TEAM_ALONE) and status == 404)
+                )
                 if turned_away == let_in or status >= 500:
                     wrong.append(f"{role} got {status} from {route}, which is for {routing_key}")
-    assert wrong == []
+    assert wrong == [], "\n".join(wrong)
 
 
 def ask(server: Instance, route: str, submission: str, *, token: str) -> tuple[int, str]:
     method, path = route.split(" ", 1)
     values = {"slug": "digits", "submission_id": submission, "visibility": "public", "other": submission}
     names = {"name": "submissions.csv" if "exports" in path else "ada", "team_id": "0", "rejudging_id": "0"}
+    names |= {"token_id": "0", "session_id": "0"}
     url = path.format(**values, **names)
     answer = server.client.request(
         method, url, headers={"X-CSRF-Token": token} if method == "POST" else {}, follow_redirects=False
