@@ -4,15 +4,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.stored_document import SCHEMA_VERSION, as_stored, read_stored
 from lethe.evaluation.manifest import Manifest
+from lethe.runtime.error_classes import ErrorClass
 from server.competitions import stored_file
 from server.config import get_settings
 from server.models.account import Role
 from server.models.competition import Competition
+from server.models.submission import Fault, Submission
 from server.models.worker import Worker
 from server.worker_facts import WorkerFacts
 from tests.lethe.conftest import competition
@@ -105,6 +107,20 @@ def test_unreadable_competition_hides_and_holds_up_no_other(both: Instance) -> N
     assert claim(both) == "letters"
     assert claim(both) is None
     assert "another version of Lethe" in refusals(both)[0]
+
+
+def test_error_class_of_another_version_is_shown_as_it_stands(both: Instance) -> None:
+    both.competition()
+    ada = both.participant()
+    submission = both.submit(ada).json()["id"]
+    both.fail(submission, Fault.PARTICIPANT)
+    with both.database.write() as session:
+        session.execute(text("UPDATE submissions SET error_class = 'cpu-time'"))
+    with both.database.read() as session:
+        stored = session.scalars(select(Submission)).one().error_class
+    assert (stored, stored in list(ErrorClass)) == ("cpu-time", False)
+    shown = both.client.get(f"/api/v1/submissions/{submission}", headers=ada).json()["failure"]
+    assert shown["error_class"] == "cpu-time"
 
 
 def test_files_of_other_versions_are_read() -> None:
