@@ -118,11 +118,11 @@ def scores_of_team(rows: list[dict[str, Any]], *, oracle: float | None) -> dict[
 
     layers = [
         base.mark_line(interpolate="step-after", strokeWidth=1.5, opacity=0.55).encode(y=y("best:Q")),
-        base.transform_filter("isValid(datum.low)")
-        .mark_rule(strokeWidth=5, opacity=0.35)
-        .encode(y=y("low:Q"), y2="high:Q"),
-        base.mark_point(filled=True, size=60, opacity=1).encode(y=y("score:Q"), tooltip=tooltip),
+        base.mark_circle(size=60, opacity=1).encode(y=y("score:Q"), tooltip=tooltip),
     ]
+    if any(row["low"] is not None for row in rows):  # of nothing no axis can be made
+        ranges = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=5, opacity=0.35)
+        layers.insert(0, ranges.encode(y=y("low:Q"), y2="high:Q"))
     marks = [] if oracle is None else _oracle_mark(oracle, [row["score"] for row in rows])
     return sized(alt.layer(*layers, *marks), height=200)
 

@@ -140,7 +140,7 @@ def test_an_epsilon_that_earns_nothing_stands_beyond_the_axis(make: Make, server
 def test_scores_over_time_are_drawn_once_there_are_two(make: Make, visitor: Visitor) -> None:
     make(0.05, 0.1, 0.02)
     [chart] = re.findall('data-chart="([^"]*)"', visitor.get(OWN).text)
-    rows = visitor.get(chart).json()["layer"][2]["data"]["values"]
+    rows = visitor.get(chart).json()["layer"][1]["data"]["values"]
     assert [(row["score"], row["best"]) for row in rows] == [(0.05, 0.05), (0.1, 0.1), (0.02, 0.1)]
 
 
