@@ -21,8 +21,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from lethe.huggingface.answer_scores import pad, score_answers
-from lethe.huggingface.decoding import decode
-from lethe.huggingface.generated_text import generate
+from lethe.huggingface.generated_text import decode, generate
 from lethe.huggingface.model_folder import LanguageModel, load_language_model
 from lethe.huggingface.prompts import Encoded
 from tests.support.tiny_models import ARCHITECTURES, write_model

@@ -6,8 +6,8 @@ from tempfile import mkdtemp
 from typing import Any
 from weakref import finalize
 
+from lethe.api.given_models import files_counted
 from lethe.api.method_runs import MethodRuns
-from lethe.api.progress import files_counted
 from lethe.api.split import Split, as_split
 from lethe.methods.rendering import render, set_constants
 from lethe.tuning.local_run import run_on_split

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from lethe.benchmark.benchmark_file import SCORES
-from lethe.benchmark.kept_weights import probed_runs
-from lethe.benchmark.method_runs import stored_outputs
+from lethe.benchmark.method_runs import probed_runs, stored_outputs
 from lethe.benchmark.metric_keys import REFERENCES, metrics_file, missing_metrics, request_key
 from lethe.benchmark.plan import CellPlan, Plan
 from lethe.benchmark.store import Json, Unit

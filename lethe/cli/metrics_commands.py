@@ -9,8 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from lethe.cli.compare_command import compare
-from lethe.cli.metric_options import All, AsJson, Ids, Seed, fail, metric_requests, value_text
+from lethe.cli.compare_command import All, AsJson, Ids, Seed, compare, fail, metric_requests, value_text
 from lethe.cli.output import write_json
 
 if TYPE_CHECKING:

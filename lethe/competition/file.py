@@ -33,6 +33,7 @@ from lethe.competition.sections import (
     Pages,
     Participation,
     Phase,
+    PublicBoard,
     Ranking,
     Submissions,
     Workers,
@@ -144,15 +145,6 @@ class Training(Section):
         if self.warmup_epochs >= self.epochs:
             raise ValueError(f"warmup_epochs ({self.warmup_epochs}) must be below epochs ({self.epochs})")
         return self
-
-
-class PublicBoard(Section):
-    """How the public score is shown (docs/ladder.md)."""
-
-    mode: Literal["best", "ladder"] = Field(
-        default="best", description="ladder: the score changes only when a submission is better by more than a step"
-    )
-    step: float = Field(default=0.01, gt=0, lt=1, description="of the ladder")
 
 
 class CompetitionFile(Section):

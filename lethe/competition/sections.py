@@ -160,6 +160,15 @@ JOINT_AUDIT = "joint_audit"
 COMBINED = {"mean": "mean", "harmonic-mean": "harmonic mean", "worst": "worst"}
 
 
+class PublicBoard(Section):
+    """How the public score is shown (docs/ladder.md)."""
+
+    mode: Literal["best", "ladder"] = Field(
+        default="best", description="ladder: the score changes only when a submission is better by more than a step"
+    )
+    step: float = Field(default=0.01, gt=0, lt=1, description="of the ladder")
+
+
 class Ranking(Section):
     """What ranks: the score, one metric, or several combined (docs/organisers/scoring.md)."""
 

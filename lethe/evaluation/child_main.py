@@ -13,8 +13,9 @@ import torch._dynamo  # an optimiser's first step imports it, which takes a seco
 from lethe.evaluation.child_process import answer_requests, run_forked
 from lethe.networks.builders import build
 from lethe.runtime.data_loaders import load_data
-from lethe.runtime.entry import Preloaded, RunFault, Task, describe, unlearned_weights
+from lethe.runtime.entry import Preloaded, RunFault, Task, unlearned_weights
 from lethe.runtime.error_classes import ErrorClass
+from lethe.runtime.faults import describe
 from lethe.runtime.weights_layout import ORIGINAL_MODEL, read_layout
 
 

@@ -11,7 +11,6 @@ from transformers import DynamicCache, StoppingCriteria
 from transformers.cache_utils import DynamicLayer
 
 from lethe.huggingface.answer_scores import batches_of_similar_length, pad
-from lethe.huggingface.decoding import decode
 from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.prompts import Encoded
 from lethe.metrics.text.rouge import common_subsequence_length, words
@@ -20,6 +19,14 @@ MAX_ROWS = 64
 FEW = 8  # a batch with fewer than this part of its rows left is joined with others
 CHECKED_PROMPTS = 2
 CHECKED_TOKENS = 24
+
+
+# No blank before punctuation and contracted words.
+CLEANED_UP = (
+    *((f" {end}", end) for end in ".?!,"),
+    (" ' ", "'"),
+    *((f" {end}", end) for end in ("n't", "'m", "'s", "'ve", "'re")),
+)
 
 
 @dataclass(frozen=True)
@@ -224,3 +231,20 @@ def _cut(text: str, stop: Sequence[str]) -> str:
     for word in stop:
         text = text.partition(word)[0]
     return text.strip()
+
+
+def decode(model: LanguageModel, rows: Sequence[list[int]], *, clean_up: bool) -> list[str]:
+    """Return the texts without special tokens."""
+    found = model.tokenizer.batch_decode(list(rows), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return [_cleaned(text) for text in found] if clean_up else list(found)
+
+
+def decode_as_configured(model: LanguageModel, rows: Sequence[list[int]]) -> list[str]:
+    """Return the texts, cleaned up if the tokenizer's configuration says so."""
+    return decode(model, rows, clean_up=bool(getattr(model.tokenizer, "clean_up_tokenization_spaces", False)))
+
+
+def _cleaned(text: str) -> str:
+    for before, after in CLEANED_UP:
+        text = text.replace(before, after)
+    return text

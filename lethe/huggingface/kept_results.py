@@ -4,6 +4,7 @@ Each is a file named by a hash of everything that it depends on: what changes ha
 """
 
 import hashlib
+import importlib.metadata
 import json
 import shutil
 from collections.abc import Callable, Collection, Mapping
@@ -18,6 +19,9 @@ from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.results import MetricValue, TaskResult
 
 Metrics = dict[str, MetricValue]
+
+
+VERSIONS_OF = ("torch", "transformers", "tokenizers", "peft", "numpy", "scipy", "scikit-learn", "lm_eval")
 
 
 @dataclass(frozen=True)
@@ -177,3 +181,14 @@ def _read_columns(stored: Mapping[str, Any]) -> dict[str, Any]:
         name: np.array(values["values"], values["dtype"]) if isinstance(values, dict) else values
         for name, values in stored.items()
     }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the libraries that a result depends on."""
+    found = {}
+    for name in VERSIONS_OF:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

@@ -13,7 +13,7 @@ import torch
 from torch.nn.functional import log_softmax
 
 from lethe.huggingface.answer_scores import Floats, TokenScores, pad
-from lethe.huggingface.decoding import decode_as_configured
+from lethe.huggingface.generated_text import decode_as_configured
 from lethe.huggingface.memorization import SMALL
 from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.prompts import Encoded

@@ -17,8 +17,8 @@ ENTRY_POINTS = "lethe.text_tasks"
 OWN = {
     "tofu": "tofu:tofu_task",
     "muse": "muse:muse_task",
-    "muse-scaling": "muse_series:scaling_task",
-    "muse-successive": "muse_series:successive_task",
+    "muse-scaling": "muse:scaling_task",
+    "muse-successive": "muse:successive_task",
     "wmdp": "multiple_choice:multiple_choice_task",
     "semeval": "semeval_task:semeval_task",
     "rwku": "rwku:rwku_task",

@@ -19,12 +19,11 @@ from lethe.errors import InvalidInput
 from lethe.huggingface.answer_scores import score_answers
 from lethe.huggingface.checkpoint import Checkpoint
 from lethe.huggingface.errors import InvalidTaskData
-from lethe.huggingface.kept_results import fingerprint
+from lethe.huggingface.kept_results import fingerprint, versions
 from lethe.huggingface.model_folder import LanguageModel, base_and_adapter, load_language_model
 from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer, encode_passage
 from lethe.huggingface.task_catalogue import QUESTION
 from lethe.huggingface.task_data import Row, read_rows
-from lethe.huggingface.versions import versions
 from lethe.methods.catalogue import Value, method_ids, method_info, method_task
 from lethe.methods.rendering import render
 from lethe.text_files import read_text

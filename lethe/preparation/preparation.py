@@ -1,21 +1,27 @@
 """The steps of one split, for one process that makes all of them or for many that each make some."""
 
+import hashlib
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
+from lethe.competition.file import Training
 from lethe.competition.model_shards import ShardToMake
 from lethe.competition.preparation_share import ORACLE
-from lethe.competition.recipes_section import Variation
+from lethe.competition.recipes_section import Recipes, Variation
 from lethe.competition.report_section import Report
 from lethe.data.files import write_tensors
 from lethe.data.stored_sets import SET_PATHS, TRUE_LABELS
 from lethe.evaluation.manifest import NETWORK_PATH as NETWORK
 from lethe.evaluation.manifest import Manifest
-from lethe.evaluation.model_outputs import ORIGINAL_OUTPUTS, OUTPUT_PATHS, RANDOM_OUTPUTS, Kind
+from lethe.evaluation.model_outputs import ORIGINAL_OUTPUTS, OUTPUT_PATHS, RANDOM_OUTPUTS, RECIPE_OUTPUTS, Kind
 from lethe.evaluation.original_models import ORIGINAL
 from lethe.metrics.core.array_catalogue import CaptureLevel
+from lethe.metrics.distribution.recipe_spread import AUGMENTATIONS
 from lethe.preparation.fingerprint import (
     describe_version_change,
     library_versions,
@@ -24,11 +30,11 @@ from lethe.preparation.fingerprint import (
 from lethe.preparation.model_shards import STAGES, ModelShards
 from lethe.preparation.probe_steps import probe_steps
 from lethe.preparation.public_sample import SAMPLE_FILES
-from lethe.preparation.recipe_steps import recipe_step
 from lethe.preparation.split_parts import REPORT, REPORT_PAGE, TRAINED_ON, SplitParts
 from lethe.preparation.step_cache import PreparationProgress, Step
 
 RANDOM_NETWORKS = 5
+STAGE = "retraining by other recipes"
 
 
 class Preparation(SplitParts):
@@ -215,3 +221,39 @@ class Preparation(SplitParts):
             quality={name: steps[step].values for name, step in measured.items() if step in steps},
             steps=steps,
         )
+
+
+def recipe_step(
+    recipes: Recipes,
+    training: Training,
+    split_dir: Path,
+    *,
+    make_shards: Callable[[Variation], ModelShards],
+    inputs: tuple[str, ...],
+) -> Step:
+    """Return the step that trains and evaluates the models of every variation.
+
+    Outputs lie in the working folder as soon as a file of models is evaluated, so that a step that was broken off goes
+    on. Other variations, or another number of models, are another step.
+    """
+
+    def make() -> None:
+        found = [make_shards(variation).all_outputs() for variation in recipes.variations]
+        arrays = {
+            "recipe_confidences": np.stack([outputs.confidences for outputs in found]),
+            "recipe_test_accuracy": np.stack([outputs.test_accuracy for outputs in found]),
+            "recipe_settings": np.array([_settings(each.applied(training)) for each in recipes.variations]),
+        }
+        write_tensors(split_dir / RECIPE_OUTPUTS, {name: torch.from_numpy(array) for name, array in arrays.items()})
+
+    digest = hashlib.sha256(recipes.model_dump_json().encode()).hexdigest()[:12]
+    return Step(f"recipes-{digest}", (RECIPE_OUTPUTS,), make, inputs=inputs, stage=STAGE, tells_progress=True)
+
+
+def _settings(recipe: Training) -> list[float]:
+    return [
+        float(recipe.epochs),
+        recipe.weight_decay,
+        float(recipe.batch_size),
+        float(AUGMENTATIONS.index(recipe.augmentation)),
+    ]

@@ -1,20 +1,16 @@
 """What an organiser's folder or archive holds: kind of data, classes, persons, sizes of images."""
 
-import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
-from typing import Any, get_args
+from typing import Any
 
 from lethe.data import csv_table
 from lethe.data.csv_table import CsvTable, parse_csv
 from lethe.data.datasets.image_list import (
-    TEST_WORDS,
     ImageList,
     ImageNames,
-    Level,
     UnknownTestValue,
     is_image,
     list_of_rows,
@@ -23,13 +19,12 @@ from lethe.data.datasets.image_list import (
     which_are_tests,
 )
 from lethe.data.errors import InvalidDataset
+from lethe.proposal.folder_levels import HELP, chosen_levels, guessed_levels
 from lethe.proposal.image_header import HEADER_BYTES, ImageHeader, read_header
-from lethe.proposal.source import Source
+from lethe.proposal.source import Source, equal_files
 from lethe.text_files import decode_text
 
 MAX_TABLE_BYTES = 64 << 20
-MAX_IMAGE_BYTES = 1 << 30
-START_BYTES = 4096  # of an image: those that are alike so far are compared as a whole
 HEADERS_READ = 50  # of images, spread over all
 ROWS_TRIED = 20  # of a column that names no image, for images that are spelt otherwise
 COLUMNS = {  # what a column is for -> how it may be called
@@ -38,11 +33,6 @@ COLUMNS = {  # what a column is for -> how it may be called
     "test": ("test", "is_test", "split", "set", "partition", "subset"),
 }
 CHOICES = ("table", "path_column", "label_column", "person_column", "test_column", "test_values", "folders")
-TEST_FOLDERS = frozenset(word for word in TEST_WORDS if word.isalpha() and len(word) > 2) - {"yes", "false", "true"}
-HELP = (
-    "Put images into a folder for each class (cat/1.png), or for each class and person (cat/ann/1.png); or add a CSV "
-    "with a column of paths and one of classes; or name files of questions *.jsonl, or a CSV whose rows are the data"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +221,7 @@ def _role(table: CsvTable, name: str, role: str, chosen: Mapping[str, Any]) -> s
 def _from_folders(source: Source, chosen: Mapping[str, Any], notes: list[str]) -> Detected:
     names = [name for name in source.names if is_image(name)]
     test_values = chosen.get("test_values", ())
-    levels = _chosen_levels(chosen["folders"]) if "folders" in chosen else _guessed_levels(names, test_values)
+    levels = chosen_levels(chosen["folders"]) if "folders" in chosen else guessed_levels(names, test_values)
     rows = rows_of_folders(names, levels)
     columns = {
         "path": "path",
@@ -242,56 +232,6 @@ def _from_folders(source: Source, chosen: Mapping[str, Any], notes: list[str]) -
     notes.append(f"folders are read as {said}: name others as `folders`, and those for testing as `test_values`")
     options = {"folders": list(levels)} | ({"test_values": list(test_values)} if test_values else {})
     return _of_images(source, options, list_of_rows(rows, columns, test_values=test_values), source.names, notes)
-
-
-def _chosen_levels(folders: Sequence[str]) -> list[Level]:
-    allowed = get_args(Level)
-    if folders.count("label") != 1 or any(level not in allowed for level in folders):
-        raise InvalidDataset(
-            f"folders must name label once, and of {', '.join(allowed)} only; had {', '.join(folders)}"
-        )
-    return list(folders)  # type: ignore[arg-type]  # each was looked at
-
-
-def _guessed_levels(names: Sequence[str], test_values: Sequence[str]) -> list[Level]:
-    depths = Counter(len(PurePosixPath(name).parts) - 1 for name in names)
-    depth = depths.most_common(1)[0][0]
-    if len(depths) > 1:
-        odd = next(name for name in names if len(PurePosixPath(name).parts) - 1 != depth)
-        raise InvalidDataset(f"most images lie {depth} folders deep, but {odd} does not. {HELP}")
-    return _levels([PurePosixPath(name).parts[:-1] for name in names], test_values)
-
-
-def _levels(folders: Sequence[tuple[str, ...]], test_values: Sequence[str]) -> list[Level]:
-    """Return what each level of folders says: whether for testing, the class, the person."""
-    levels: list[Level] = []
-    for place in range(len(folders[0])):
-        values = {parts[place] for parts in folders}
-        if len(values) == 1:
-            levels.append("any")
-        elif "test" not in levels and _says_test(values, test_values):
-            levels.append("test")
-        elif "label" not in levels:
-            levels.append("label")
-        else:
-            levels.append("any" if "person" in levels else "person")
-    if "label" not in levels:
-        raise InvalidDataset(f"all images lie in one folder, so their classes are not known. {HELP}")
-    return levels
-
-
-def _says_test(values: set[str], test_values: Sequence[str]) -> bool:
-    """Return whether folders' names tell test from training. Raises InvalidDataset where only some do."""
-    if test_values:
-        return values >= set(test_values)
-    known = {value for value in values if value.lower() in TEST_FOLDERS}
-    if {TEST_WORDS[value.lower()] for value in known} == {True, False} and known != values:
-        odd = min(values - known)
-        raise InvalidDataset(
-            f"of the folders {', '.join(sorted(values)[:9])} some tell test from training, but {odd!r} does not: take "
-            "it away, or name those for testing as `test_values`"
-        )
-    return known == values
 
 
 def _of_images(
@@ -345,29 +285,16 @@ IN_HEADERS = (
 
 def _notes_on_copies(source: Source, images: ImageList) -> list[str]:
     """Return what to say of images that are the same to the byte."""
-    alike = _groups(range(len(images)), lambda place: source.read(images.names[place], at_most=START_BYTES))
-    same = [
-        copies
-        for group in alike
-        for copies in _groups(group, lambda place: source.read(images.names[place], at_most=MAX_IMAGE_BYTES))
-    ]
-    pairs = [(copies[0], copy) for copies in same for copy in copies[1:]]
+    pairs = [(copies[0], copy) for copies in equal_files(source, images.names) for copy in copies[1:]]
     if not pairs:
         return []
-    across = [pair for pair in pairs if images.labels[pair[0]] != images.labels[pair[1]]]
-    one, two = (images.names[place] for place in (across or pairs)[0])
+    labels = dict(zip(images.names, images.labels.tolist(), strict=True))
+    across = [pair for pair in pairs if labels[pair[0]] != labels[pair[1]]]
+    one, two = (across or pairs)[0]
     return [
         f"{len(pairs)} images are copies of another, {len(across)} of them in another class, first {two} of {one}: "
         "take them away, or one may be forgotten while the other is kept"
     ]
-
-
-def _groups(places: Iterable[int], content: Callable[[int], bytes]) -> list[list[int]]:
-    """Return the images whose content is that of another one, together."""
-    found: dict[bytes, list[int]] = {}
-    for place in places:
-        found.setdefault(hashlib.blake2b(content(place), digest_size=16).digest(), []).append(place)
-    return [group for group in found.values() if len(group) > 1]
 
 
 def _side(header: ImageHeader | None) -> int:

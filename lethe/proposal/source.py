@@ -1,6 +1,8 @@
 """A folder or a zip archive as names and bytes: what both the command and the server's reader look at."""
 
+import hashlib
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -10,6 +12,8 @@ from lethe.visible_files import is_visible, visible_files
 
 MAX_FILES = 1_000_000
 MAX_UNPACKED_BYTES = 1 << 40
+START_BYTES = 4096  # of a file: those that are alike so far are compared as a whole
+MAX_COMPARED_BYTES = 1 << 30
 
 
 class Source(Protocol):
@@ -54,3 +58,16 @@ def open_archive(file: IO[bytes]) -> Archive:
     except InvalidSubmission as error:
         raise InvalidInput(error.detail, violations=error.violations) from error
     return Archive(zipfile.ZipFile(file), entries)
+
+
+def equal_files(source: Source, names: Iterable[str]) -> list[list[str]]:
+    """Return the files whose bytes are those of another one, together."""
+    alike = _equal_starts(source, names, at_most=START_BYTES)
+    return [same for group in alike for same in _equal_starts(source, group, at_most=MAX_COMPARED_BYTES)]
+
+
+def _equal_starts(source: Source, names: Iterable[str], *, at_most: int) -> list[list[str]]:
+    found: dict[bytes, list[str]] = {}
+    for name in names:
+        found.setdefault(hashlib.blake2b(source.read(name, at_most=at_most), digest_size=16).digest(), []).append(name)
+    return [group for group in found.values() if len(group) > 1]

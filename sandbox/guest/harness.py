@@ -5,7 +5,8 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from lethe.runtime.entry import Preloaded, RunFault, Task, Unlearned, describe, unlearned_weights
+from lethe.runtime.entry import Preloaded, RunFault, Task, Unlearned, unlearned_weights
+from lethe.runtime.faults import describe
 from sandbox.guest.frame_format import encode_fault, weights_tag
 
 RECURSION_FRAMES = -60  # of a recursion that does not end: all of them could be more than a log may hold

@@ -11,8 +11,8 @@ from datetime import datetime
 import structlog
 from sqlalchemy.orm import Session
 
-from lethe.competition.baseline_requests import Baseline
 from lethe.competition.file import CompetitionFile
+from lethe.competition.report_section import Baseline
 from lethe.submission.package import load_package
 from server.competitions import competition_repository, competitions
 from server.competitions.stored_file import readable, stored_file

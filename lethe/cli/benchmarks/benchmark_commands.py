@@ -1,25 +1,22 @@
 """`lethe benchmark`: methods x cells, computed once, as tables and a report."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from importlib import import_module
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lethe.cli.benchmarks.benchmark_processes import further_processes
+from lethe.cli.benchmarks.benchmark_processes import further_processes, opened_runs
 from lethe.cli.benchmarks.benchmark_source import read_source
 from lethe.cli.benchmarks.meta_command import meta
 from lethe.cli.context import Json, Url, connected
-from lethe.cli.operator_packages import import_from_checkout, operator_packages
+from lethe.cli.operator_packages import import_from_checkout
 from lethe.cli.output import console, notes, print_facts, print_json, print_table
 from lethe.cli.overall_progress import OverallProgress
 from lethe.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from lethe.benchmark.method_runs import OpenRuns
     from lethe.benchmark.plan import Plan
 
 app = typer.Typer(
@@ -109,7 +106,7 @@ def run(  # noqa: PLR0917  typer makes its options from these parameters
     options = {"--out": out, "--max-hours": max_hours, "--sandbox": sandbox, "--device": device}
     share = ShareDone(plan, folder, device=device)
     with (
-        _opener(sandbox) as open_runs,
+        opened_runs(sandbox) as open_runs,
         further_processes(processes - 1, file, options),
         OverallProgress({"benchmark": 1.0}, look=share.now, quiet=not progress),
     ):
@@ -166,10 +163,7 @@ def _print_server_status(found: dict[str, Any], *, as_json: bool = False) -> Non
         return
     columns = ("name", "split", "n_done", "n_failed", "n_runs", "wanted_runs")
     rows = [[str(cell[name]) for name in columns] for cell in found["progress"]]
-    print_table("", STATUS_COLUMNS, rows, empty="There is no cell.")
-    for reason in found["failures"]:
-        console.print(reason, markup=False, highlight=False, soft_wrap=True)
-    print_facts((("left", left_text(found["left"], found["left_s"])),))
+    _print_progress(rows, found["failures"], left_text(found["left"], found["left_s"]))
 
 
 def _print_status(plan: "Plan", out: Path, *, as_json: bool = False) -> None:
@@ -180,24 +174,14 @@ def _print_status(plan: "Plan", out: Path, *, as_json: bool = False) -> None:
     if as_json:
         print_json(found.as_json())
         return
-    print_table("", STATUS_COLUMNS, (row.as_text() for row in found.cells), empty="There is no cell.")
-    for reason in found.failures:
+    _print_progress((row.as_text() for row in found.cells), found.failures, found.left_text)
+
+
+def _print_progress(rows: Iterable[Sequence[str]], failures: Iterable[str], left: str) -> None:
+    print_table("", STATUS_COLUMNS, rows, empty="There is no cell.")
+    for reason in failures:
         console.print(reason, markup=False, highlight=False, soft_wrap=True)
-    print_facts((("left", found.left_text),))
-
-
-@contextmanager
-def _opener(sandbox: str | None) -> "Iterator[OpenRuns]":
-    from lethe.benchmark.method_runs import child_runs
-
-    has_sandbox = "worker" in operator_packages()
-    if sandbox == "none" or (sandbox is None and not has_sandbox):
-        yield child_runs
-        return
-    if not has_sandbox:
-        raise InvalidInput(f"--sandbox {sandbox} needs a checkout of Lethe; this installation has only: none")
-    with import_module("worker.evaluation.benchmark_runs").sandbox_runs(sandbox or "bubblewrap") as open_runs:
-        yield open_runs
+    print_facts((("left", left),))
 
 
 def _say() -> Callable[[str], None]:

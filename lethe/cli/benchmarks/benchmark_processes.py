@@ -1,4 +1,4 @@
-"""Further processes that work at a benchmark beside the one that a person started."""
+"""The processes that work at a benchmark: further ones beside the one that a person started, and those of methods."""
 
 import os
 import signal
@@ -6,11 +6,17 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import lethe
+from lethe.cli.operator_packages import operator_packages
 from lethe.cli.output import notes
-from lethe.errors import AppError
+from lethe.errors import AppError, InvalidInput
+
+if TYPE_CHECKING:
+    from lethe.benchmark.method_runs import OpenRuns
 
 
 @contextmanager
@@ -41,3 +47,18 @@ def _wait_for(helpers: Sequence[subprocess.Popen[bytes]]) -> None:
     for helper in helpers:
         if status := helper.wait():
             notes.print(f"a further process ended with status {status}", markup=False, highlight=False)
+
+
+@contextmanager
+def opened_runs(sandbox: str | None) -> "Iterator[OpenRuns]":
+    """Give what opens a method's runs: in child processes, or in a sandbox of this checkout."""
+    from lethe.benchmark.method_runs import child_runs
+
+    has_sandbox = "worker" in operator_packages()
+    if sandbox == "none" or (sandbox is None and not has_sandbox):
+        yield child_runs
+        return
+    if not has_sandbox:
+        raise InvalidInput(f"--sandbox {sandbox} needs a checkout of Lethe; this installation has only: none")
+    with import_module("worker.evaluation.benchmark_runs").sandbox_runs(sandbox or "bubblewrap") as open_runs:
+        yield open_runs

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lethe.huggingface.errors import InvalidTaskData
-from lethe.huggingface.semeval import MIN_MMLU, Continuation, semeval_scores
+from lethe.huggingface.semeval_task import MIN_MMLU, Continuation, semeval_scores
 
 CASES = json.loads((Path(__file__).parent / "semeval_cases.json").read_text("utf-8"))
 

@@ -4,8 +4,7 @@ import pytest
 
 from lethe.huggingface import semeval_task
 from lethe.huggingface.model_folder import load_language_model
-from lethe.huggingface.semeval import Continuation, semeval_scores
-from lethe.huggingface.semeval_task import SemevalData, evaluate_semeval
+from lethe.huggingface.semeval_task import Continuation, SemevalData, evaluate_semeval, semeval_scores
 from tests.support.tiny_models import write_model
 
 CHOICES = {"question": "Who?", "choices": ["Mara", "Quill"], "answer": 1, "subject": "high_school_law"}

@@ -7,9 +7,8 @@ from lethe.competition.split_report import SplitReport
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets.image_dataset import ImageDataset
 from lethe.data.files import write_json
-from lethe.data.near_duplicates import duplicates_between
 from lethe.data.partition import Cut
-from lethe.preparation.split_report import make_split_report, report_page
+from lethe.preparation.split_report import duplicates_between, make_split_report, report_page
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import torch
 from lethe.evaluation.answer_losses import answer_losses
 from lethe.networks.gpt2 import Gpt2, Gpt2Shape
 from lethe.networks.llama import Llama, LlamaShape
-from lethe.networks.lora import add_lora, merge_lora
+from lethe.training.answer_training import add_lora, merge_lora
 from lethe.training.causal_lm import FineTuning, epoch_batches, fine_tune
 from tests.support.tiny_language import CONTEXT, PERSONS, WordTokenizer, get_tokens, tiny_network
 

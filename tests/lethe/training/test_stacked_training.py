@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lethe.competition.file import Training
-from lethe.preparation.single_models import measure_retraining
+from lethe.preparation.split_parts import measure_retraining
 from lethe.training.stacked_training import can_stack, train_stacked
 from lethe.training.trainer import TrainingJob, split_batches, train_model
 from lethe.training.trainer_selection import train_in_turn

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from lethe.methods.catalogue import method_ids
 from lethe.methods.rendering import render
-from lethe.networks.lora import add_lora, merge_lora
+from lethe.training.answer_training import add_lora, merge_lora
 
 Batch = dict[str, Tensor]
 VOCABULARY, LENGTH, N_BATCHES, EPOCHS, LR, DECAY = 120, 7, 3, 2, 1e-3, 0.01
