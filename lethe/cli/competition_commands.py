@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 
 EVERY_S = 0.5
+WAITING_PAGES = {  # of the organisers' pages, by what waits
+    "unconfirmed_scores": "submissions?only=unconfirmed",
+    "requests_to_take_part": "participants?state=asked",
+    "open_questions": "questions",
+}
 DECISIONS = ("exclude", "run-again", "use-next-choice")  # on a final that failed on the private split
 UNSUCCESSFUL = 3  # exit status when preparation ends without a prepared split
 
@@ -165,6 +170,11 @@ def print_organised(server: Server, found: JsonObject, *, exit_status: int = 0) 
         facts += [("warning", f"{name}: {said}") for said in split.get("warnings") or ()]
     facts += [("same file sent by", ", ".join(teams)) for teams in found.get("same_files") or ()]
     facts += [("decision needed", _failed_final(found, final)) for final in found.get("failed_finals") or ()]
+    facts += [
+        ("decision needed", f"{n} {kind.replace('_', ' ')}: /organise/{found['slug']}/{WAITING_PAGES.get(kind, '')}")
+        for kind, n in (found.get("waiting") or {}).items()
+        if n
+    ]
     print_facts(facts)
 
 

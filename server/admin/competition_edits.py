@@ -27,6 +27,7 @@ from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Split, SplitState
 from server.models.rejudging import Announcement
 from server.notifications import dispatch, outbox
+from server.notifications.dispatch import Reached
 from server.teams import team_repository
 
 CHANGEABLE = (CompetitionState.DRAFT, CompetitionState.READY, CompetitionState.OPEN, CompetitionState.CLOSED)
@@ -168,7 +169,9 @@ def archive(session: Session, competition: Competition, *, actor: Account, reaso
     return competition
 
 
-def announce(session: Session, competition: Competition, *, title: str, text: str, actor: Account) -> Announcement:
+def announce(
+    session: Session, competition: Competition, *, title: str, text: str, actor: Account
+) -> tuple[Announcement, Reached]:
     """Publish an announcement, in Markdown. Raises Conflict once the competition is archived."""
     lifecycle.require_no_task(competition)
     if competition.state == CompetitionState.ARCHIVED:
@@ -176,9 +179,10 @@ def announce(session: Session, competition: Competition, *, title: str, text: st
     row = Announcement(competition_id=competition.id, author_id=actor.id, title=title, text=text)
     session.add(row)
     session.flush()
-    audit.record(session, actor, "competition.announced", competition, data={"announcement": row.id})
-    dispatch.notify(session, competition.id, "competition.announced", {"title": title, "text": text})
-    return row
+    reached = dispatch.announce(session, competition, {"title": title, "text": text})
+    data = {"announcement": row.id, "people": reached.people, "mails": reached.mails}
+    audit.record(session, actor, "competition.announced", competition, data=data)
+    return row, reached
 
 
 def _require_changeable(competition: Competition, values: Mapping[str, Any]) -> None:

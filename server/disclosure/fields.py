@@ -63,13 +63,15 @@ HARMLESS: Mapping[str, Fields] = {
         "BoardColumn": "id title unit direction",
         "Matrix": "names rows",
         "BoardPlace": "rank teams best_id",
-        "BreakdownView": "factors ticks end",
+        "BreakdownView": "columns factors ticks end",
         "Explanation": "costs log_loss differences rule",
         "ExplanationOut": "costs differences advice",
         "Difference": "score factors",
         "ScoreParts": (
             "forgetting_quality retain_ratio test_ratio epsilon_percentiles spread_ratio share_above attacks"
         ),
+        "ScoreContext": "advice",
+        "ScoreReference": "kind name",
         "Spread": "name css low lower middle upper high label",
         "MetricLine": "table",
         "Strip": "top teams is_histogram baselines oracle own label",
@@ -111,8 +113,8 @@ HARMLESS: Mapping[str, Fields] = {
         "page": "can_choose may_be_chosen would_count final_selections",
     },
     "counts of submissions, teams and days": {
-        "QuotaOut": "per_day used_today remaining remaining_today remaining_total resets_at phase",
-        "Quota": "per_day resets_at total used_today used_total phase",
+        "QuotaOut": "per_day used_today remaining remaining_today remaining_total resets_at phase free_failures_left",
+        "Quota": "per_day resets_at total used_today used_total phase free_failures_left",
         "LeaderboardPage": (
             "as_of competition board phase teams total offset scores_verified n_models smallest_detectable_shift "
             "warnings"
@@ -179,7 +181,7 @@ HARMLESS: Mapping[str, Fields] = {
         "page": (
             "timeline announcements period phase phases "
             "n_forget run_limit limit_warnings libraries is_private is_sealed is_revealed "
-            "closed limits at"
+            "closed limits source_mib at"
         ),
     },
     "of accounts, whose tables no evaluation writes": {

@@ -134,6 +134,19 @@ def get_oracle_score(split: Split | None) -> ShownNumber | None:
     return show_score(float(oracle["final_score"])) if oracle and "final_score" in oracle else None
 
 
+def get_original_score(split: Split | None) -> ShownNumber | None:
+    """Return the original model's score on a prepared split; None where it was not stored. No submission changes it:
+    it is what returning the model unchanged scores."""
+    original = _original_of(split.oracle if split else None)
+    return show_score(float(original["score"]["value"])) if original else None
+
+
+def _original_of(oracle: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return the original model's `score` and `f` with the ratios, as a split keeps them beside the oracle's."""
+    found: Mapping[str, Any] = ((oracle or {}).get("references") or {}).get("original") or {}
+    return found if {"score", "f"} <= set(found) and "value" in found["score"] else None
+
+
 def share_of(value: ShownNumber | None, oracle: float | None) -> ShownNumber | None:
     """Return a shown score as a share of exact retraining's; None where there is none to compare with."""
     return ShownNumber(value / oracle) if value is not None and oracle else None
@@ -192,6 +205,15 @@ class Breakdown:
         if not oracle or "forgetting_quality" not in oracle:
             return None
         return cls.of(SimpleNamespace(**oracle), oracle)
+
+    @classmethod
+    def of_original(cls, oracle: dict[str, Any] | None) -> "Breakdown | None":
+        """Return the same of the original model; None where it was not stored in full."""
+        original = _original_of(oracle)
+        ratios = original["f"].get("table") if original else None
+        if not original or not ratios or None in ratios.values():
+            return None
+        return cls.of(SimpleNamespace(forgetting_quality=original["f"]["value"], **ratios), {})
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ class ShardFailure:
             "line": self.line,
             "class_message": self.class_message or self.message,
             "detail_bits": self.detail_bits,
-            "on_hidden_data": shard.kind is ShardKind.RUNS and self.fault is not Fault.HOST,
+            "on_hidden_data": shard.kind is not ShardKind.SMOKE and self.fault is not Fault.HOST,
         }
 
 

@@ -22,7 +22,7 @@ from server.models.evaluation import (
     ShardKind,
     ShardState,
 )
-from server.models.submission import Submission
+from server.models.submission import Fault, Submission
 from server.models.worker import WorkerToken
 from server.queue import RoutingKey
 
@@ -250,6 +250,24 @@ def has_run_on(session: Session, submission_id: str, split_id: str) -> bool:
         .limit(1)
     )
     return session.scalar(statement) is not None
+
+
+def free_sample_failures(session: Session, team_id: str, *, since: datetime, before: datetime) -> set[str]:
+    """Return the ids of the team's submissions, received in [since, before), which or a part of which failed through
+    the team's fault and does not count."""
+    mine = Submission.team_id == team_id, Submission.received_at >= since, Submission.received_at < before
+    free = Submission.fault == Fault.PARTICIPANT.value, Submission.refunded.is_(True)
+    return set(session.scalars(select(func.coalesce(Submission.parent_id, Submission.id)).where(*mine, *free)))
+
+
+def host_faults(session: Session, submission_id: str, split_id: str) -> int:
+    """Return how often the host failed at this submission on this split."""
+    failed = (
+        Evaluation.submission_id == submission_id,
+        Evaluation.split_id == split_id,
+        Evaluation.fault == Fault.HOST.value,
+    )
+    return session.scalar(select(func.count()).select_from(Evaluation).where(*failed)) or 0
 
 
 def get_score(session: Session, evaluation: Evaluation, visibility: str) -> PublicScore | PrivateScore | None:

@@ -23,6 +23,7 @@ from server.queue import COMPUTE_METRICS, EVALUATE_SHARD, SCORE_EVALUATION, send
 from server.queue_order import Turn
 
 SCORER_VERSION = "1"
+HOST_RETRIES = 3  # of a final on the private split
 BASELINE_PRIORITY, REJUDGING_PRIORITY, ORGANISER_PRIORITY = -2, -1, 5
 TURNS = {
     BASELINE_PRIORITY: Turn.BASELINE,
@@ -185,10 +186,21 @@ def fail(
         submission.fault = fault.value
         submission.error_class = error_class
         submission.error = disclosed
-        submission.refunded = fault is not Fault.PARTICIPANT
+        submission.refunded = results.is_refunded(session, evaluation, submission)
         submission.finished_at = now()
         event = {"submission": submission.id, "fault": fault.value, "error_class": error_class}
         dispatch.notify(session, submission.competition_id, "submission.failed", event)
+    elif evaluation.is_current and needs_decision(session, evaluation):
+        dispatch.notify(session, split.competition_id, "final.failed", {"submission": evaluation.submission_id})
+
+
+def needs_decision(session: Session, evaluation: Evaluation | None) -> bool:
+    """Return whether the organisers must say what becomes of a final: it failed, and no retry is left."""
+    if evaluation is None or evaluation.state not in (EvaluationState.FAILED, EvaluationState.CANCELLED):
+        return False
+    if evaluation.state == EvaluationState.FAILED and evaluation.fault == Fault.HOST:
+        return evaluation_repository.host_faults(session, evaluation.submission_id, evaluation.split_id) > HOST_RETRIES
+    return True
 
 
 def fail_on_our_side(

@@ -1,13 +1,41 @@
 """Which evaluation's result a submission shows, and the return to the one before a re-run that came to nothing."""
 
+from datetime import datetime
+
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from server.competitions.stored_file import stored_file
-from server.evaluations import leak_budget
+from server.db import DAY, start_of_day
+from server.evaluations import evaluation_repository, leak_budget
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, EvaluationState
 from server.models.submission import Fault, Stage, Submission
+
+FREE_SAMPLE_FAILURES = 20  # of a team and UTC day: one run each, so together less than a 25th of 512 runs
+
+
+def is_refunded(session: Session, evaluation: Evaluation, submission: Submission) -> bool:
+    """Return whether a submission whose evaluation failed does not count against the quota.
+
+    A failure that is not its team's never does. One on the public sample does not either, for the first ones among what
+    the team sent on a UTC day. The team is held while they are counted, until the transaction ends.
+    """
+    if evaluation.fault != Fault.PARTICIPANT:
+        return True
+    if (evaluation.error or {}).get("on_hidden_data") is not False:
+        return False
+    evaluation_repository.hold_team(session, submission.team_id)
+    day = start_of_day(submission.received_at)
+    sent_as = submission.parent_id or submission.id
+    free = evaluation_repository.free_sample_failures(session, submission.team_id, since=day, before=day + DAY)
+    return len(free - {sent_as}) < FREE_SAMPLE_FAILURES
+
+
+def free_failures_left(session: Session, team_id: str, *, day: datetime) -> int:
+    """Return how many of a day's submissions may still fail on the public sample without counting. day: its begin."""
+    free = evaluation_repository.free_sample_failures(session, team_id, since=day, before=day + DAY)
+    return max(0, FREE_SAMPLE_FAILURES - len(free))
 
 
 def show_result(session: Session, evaluation: Evaluation) -> None:
@@ -23,7 +51,7 @@ def show_result(session: Session, evaluation: Evaluation) -> None:
     )
     if evaluation.state == EvaluationState.FAILED:
         submission.stage = Stage.FAILED
-        submission.refunded = evaluation.fault != Fault.PARTICIPANT
+        submission.refunded = is_refunded(session, evaluation, submission)
     elif evaluation.state == EvaluationState.SCORING:
         submission.stage, submission.finished_at, submission.refunded = Stage.SCORING, None, False
     else:

@@ -6,7 +6,7 @@ from server import audit
 from server.competitions import competition_repository, competitions, lifecycle
 from server.db import now
 from server.errors import Conflict
-from server.evaluations import rerun
+from server.evaluations import evaluations, rerun
 from server.finals import finals, finals_repository
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
@@ -77,7 +77,11 @@ def _locked_for_decision(session: Session, submission: Submission) -> Competitio
         raise Conflict(f"{competition.slug} is {competition.state}; decisions are taken while finals are re-scored")
     split = finals_repository.private_split(session, competition.id)
     evaluation = finals_repository.current_evaluations(session, [submission.id], split.id).get(submission.id)
-    if not submission.selected or submission.excluded_at is not None or not finals.needs_decision(session, evaluation):
+    if (
+        not submission.selected
+        or submission.excluded_at is not None
+        or not evaluations.needs_decision(session, evaluation)
+    ):
         raise Conflict(f"{submission.id} is not a final that has failed")
     return competition
 

@@ -28,10 +28,9 @@ from server.finals.finals_repository import Candidate
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Split, Team
 from server.models.evaluation import Evaluation, EvaluationState, PrivateScore
-from server.models.submission import ENDED, Fault, Stage, Submission
+from server.models.submission import ENDED, Stage, Submission
 from server.teams import team_repository
 
-HOST_RETRIES = 3
 COUNTS_OF_RESCORING = ("waiting_public", "finals", "scored", "unconfirmed", "runs_done", "runs_total")
 
 
@@ -154,7 +153,11 @@ def rescoring(session: Session, competition: Competition) -> Rescoring:
     frozen = competition.frozen_at is not None
     finals = finals_repository.finals(session, competition.id) if frozen else []
     current = finals_repository.current_evaluations(session, [final.id for final in finals], split.id)
-    failed = [Failed(final, current[final.id]) for final in finals if needs_decision(session, current.get(final.id))]
+    failed = [
+        Failed(final, current[final.id])
+        for final in finals
+        if evaluations.needs_decision(session, current.get(final.id))
+    ]
     return Rescoring(
         is_frozen=frozen,
         waiting_public=0 if frozen else finals_repository.unfinished(session, competition.id),
@@ -262,19 +265,10 @@ def _settle(session: Session, final: Submission, split: Split, evaluation: Evalu
     if evaluation is None:
         evaluations.start(session, final, split, smoke=False)
         return False
-    if evaluation.state == EvaluationState.FAILED and not needs_decision(session, evaluation):
+    if evaluation.state == EvaluationState.FAILED and not evaluations.needs_decision(session, evaluation):
         rerun.instead(session, final, split)
         return False
     return evaluation.state == EvaluationState.SCORED
-
-
-def needs_decision(session: Session, evaluation: Evaluation | None) -> bool:
-    """Return whether the organisers must say what becomes of a final: it failed, and no retry is left."""
-    if evaluation is None or evaluation.state not in (EvaluationState.FAILED, EvaluationState.CANCELLED):
-        return False
-    if evaluation.state == EvaluationState.FAILED and evaluation.fault == Fault.HOST:
-        return finals_repository.host_faults(session, evaluation.submission_id, evaluation.split_id) > HOST_RETRIES
-    return True
 
 
 def _check_still_open(competition: Competition, team: Team) -> None:

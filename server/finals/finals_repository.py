@@ -11,7 +11,7 @@ from lethe.competition.visibility import Visibility
 from server.disclosure.gate import score_order
 from server.models.competition import Split, Team
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard, ShardKind, score_table
-from server.models.submission import ENDED, Fault, Submission
+from server.models.submission import ENDED, Submission
 
 
 @dataclass(frozen=True)
@@ -143,16 +143,6 @@ def count_unconfirmed(session: Session, competition_id: str, visibility: Visibil
         )
     )
     return session.scalar(statement) or 0
-
-
-def host_faults(session: Session, submission_id: str, split_id: str) -> int:
-    """Return how often the host failed at this submission on this split."""
-    failed = (
-        Evaluation.submission_id == submission_id,
-        Evaluation.split_id == split_id,
-        Evaluation.fault == Fault.HOST.value,
-    )
-    return session.scalar(select(func.count()).select_from(Evaluation).where(*failed)) or 0
 
 
 def private_split(session: Session, competition_id: str) -> Split:

@@ -4,7 +4,8 @@ Both are stored in the transaction of the act itself. Neither holds a figure or 
 the pages' own permissions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -16,6 +17,26 @@ from server.notifications import email_templates, notification_repository, outbo
 from server.notifications.email_templates import EmailContent
 
 OF_SUBMISSIONS = frozenset({"submission.scored", "submission.failed"})
+DECISIONS: Mapping[str, Callable[..., EmailContent]] = {  # what waits for the organisers, with the mail that says so
+    "submission.unconfirmed": email_templates.unconfirmed_email,
+    "final.failed": email_templates.failed_final_email,
+}
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How many people an announcement is for, and how many of them get it by mail. mails: 0 where mail is off."""
+
+    people: int
+    mails: int
+
+
+def announce(session: Session, competition: Competition, data: dict[str, Any]) -> Reached:
+    """Store the messages about an announcement."""
+    webhooks.notify(session, competition.id, "competition.announced", data)
+    addresses = notification_repository.addresses_of_competition(session, competition.id) if outbox.sends_mail() else []
+    _queue(session, addresses, email_templates.competition_email(competition, "competition.announced", data))
+    return Reached(notification_repository.count_people(session, competition.id), len(addresses))
 
 
 def notify(session: Session, competition_id: str, event: str, data: dict[str, Any]) -> None:
@@ -25,8 +46,8 @@ def notify(session: Session, competition_id: str, event: str, data: dict[str, An
     """
     if event in OF_SUBMISSIONS and session.get_one(Competition, competition_id).parent_id is not None:
         return  # of a part; the submission that it is a part of has an event of its own
-    if event == "submission.unconfirmed":
-        _notify_of_unconfirmed(session, session.get_one(Competition, competition_id), data)
+    if event in DECISIONS:
+        _notify_of_decision(session, session.get_one(Competition, competition_id), event, data)
         return
     webhooks.notify(session, competition_id, event, data)
     if not outbox.sends_mail():
@@ -108,12 +129,12 @@ def _mail_team(
         _queue(session, addresses, email_templates.platform_failure_email(competition, submission))
 
 
-def _notify_of_unconfirmed(session: Session, competition: Competition, data: dict[str, Any]) -> None:
-    """Tell the organisers of an unconfirmed score; of a part, those of the competition that it is a part of."""
-    webhooks.notify(session, competition.root_id, "submission.unconfirmed", data)
+def _notify_of_decision(session: Session, competition: Competition, event: str, data: dict[str, Any]) -> None:
+    """Tell the organisers what waits for their decision; of a part, those of the competition that it is a part of."""
+    webhooks.notify(session, competition.root_id, event, data)
     if outbox.sends_mail():
         addresses = notification_repository.addresses_of_organisers(session, competition.root_id)
-        _queue(session, addresses, email_templates.unconfirmed_email(competition, **data))
+        _queue(session, addresses, DECISIONS[event](competition, **data))
 
 
 def _queue(session: Session, addresses: list[str], email: EmailContent) -> None:

@@ -52,6 +52,16 @@ def unconfirmed_email(competition: Competition, *, submission: str, split: str) 
     return _declinable(f"{competition.title}: a score to confirm", text)
 
 
+def failed_final_email(competition: Competition, *, submission: str) -> EmailContent:
+    """Return the e-mail to organisers when a final fails on the private split, and they must say what becomes of it."""
+    page = page_url(f"/organise/{competition.slug}")
+    text = (
+        f"The final {submission} of {competition.title} has failed on the private split. The results wait until an "
+        f"organiser excludes it, runs it again, or takes its team's next choice:\n{page}"
+    )
+    return _declinable(f"{competition.title}: a decision about a final", text)
+
+
 def quarantine_email(competition: Competition, *, token_name: str) -> EmailContent:
     """Return the e-mail to organisers and administrators when a worker token is quarantined."""
     page = page_url(f"/organise/{competition.slug}/audit")

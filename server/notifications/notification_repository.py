@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Select, select, union
+from sqlalchemy import ColumnElement, Select, func, select, union
 from sqlalchemy.orm import Session
 
 from server.models.account import Account, Role
@@ -34,24 +34,33 @@ def addresses_of_team(session: Session, team_id: str) -> list[str]:
 
 
 def addresses_of_competition(session: Session, competition_id: str) -> list[str]:
-    """Return the addresses of everybody who takes part in a competition or organises it, and wants mail.
+    """Return the addresses of everybody who takes part in a competition or organises it, and wants mail."""
+    theirs = select(Account.email).where(Account.id.in_(_people(competition_id)), *_reachable())
+    return _addresses(session, theirs.distinct().subquery().c.email)
+
+
+def count_people(session: Session, competition_id: str) -> int:
+    """Return how many take part in a competition or organise it, whether they want mail or not."""
+    theirs = Account.id.in_(_people(competition_id)), Account.disabled_at.is_(None)
+    return session.scalar(select(func.count()).select_from(Account).where(*theirs)) or 0
+
+
+def _people(competition_id: str) -> Select[str]:
+    """Select the accounts of who takes part in a competition or organises it.
 
     Also without a team: who was admitted, or has accepted the terms, and was not removed.
     """
-    refused = select(Participant.account_id).where(
-        Participant.competition_id == competition_id, Participant.state == ParticipantState.REFUSED.value
+    states = ParticipantState.REFUSED.value, ParticipantState.ASKED.value
+    outside = select(Participant.account_id).where(
+        Participant.competition_id == competition_id, Participant.state.in_(states)
     )
     taking_part = [
         select(table.account_id).where(table.competition_id == competition_id)
         for table in (Membership, Participant, TermsAcceptance)
     ]
-    asked = select(Participant.account_id).where(
-        Participant.competition_id == competition_id, Participant.state == ParticipantState.ASKED.value
-    )
-    theirs = select(Account.email).where(
-        Account.id.in_(union(*taking_part)), Account.id.not_in(union(refused, asked)), *_reachable()
-    )
-    return _addresses(session, union(theirs, _organisers(competition_id)).subquery().c.email)
+    organisers = select(CompetitionOrganiser.account_id).where(CompetitionOrganiser.competition_id == competition_id)
+    admitted = select(Account.id).where(Account.id.in_(union(*taking_part)), Account.id.not_in(outside))
+    return select(union(admitted, organisers).subquery().c[0])
 
 
 def addresses_of_organisers(session: Session, competition_id: str, *, administrators_too: bool = False) -> list[str]:

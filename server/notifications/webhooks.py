@@ -34,6 +34,7 @@ EVENTS = (
     "submission.scored",
     "submission.failed",
     "submission.unconfirmed",
+    "final.failed",
     "competition.closed",
     "competition.revealed",
     "competition.announced",

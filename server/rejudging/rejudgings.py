@@ -20,8 +20,8 @@ from server.competitions.stored_file import store_file, stored_file
 from server.db import new_id, now
 from server.errors import Conflict
 from server.evaluations import evaluation_repository, rerun
+from server.evaluations.evaluations import HOST_RETRIES
 from server.evaluations.results import show_result
-from server.finals import finals
 from server.leaderboard import boards
 from server.models.account import Account
 from server.models.competition import Competition, Split, SplitState
@@ -276,7 +276,7 @@ def retry_host_faults(session: Session, *, max_attempts: int) -> int:
 
     max_attempts: how often one shard is tried before the host's fault ends its evaluation.
     """
-    most = max_attempts * (finals.HOST_RETRIES + 1)
+    most = max_attempts * (HOST_RETRIES + 1)
     retried = 0
     for evaluation in rejudging_repository.host_failed(session):
         rejudging = rejudging_repository.locked(session, evaluation.rejudging_id)

@@ -9,13 +9,17 @@ from server.competitions.phases import Period
 from server.datetime_format import in_words
 from server.db import DAY, start_of_day
 from server.errors import QuotaExceeded
+from server.evaluations.results import FREE_SAMPLE_FAILURES, free_failures_left
 from server.models.competition import Team
 from server.teams import team_repository
 
 
 @dataclass(frozen=True)
 class Quota:
-    """A team's quota at one moment. used_total: counted only where there is a total."""
+    """A team's quota at one moment. used_total: counted only where there is a total.
+
+    free_failures_left: what the team sends today may fail so often on the public sample without counting.
+    """
 
     per_day: int
     used_today: int
@@ -23,6 +27,7 @@ class Quota:
     used_total: int
     resets_at: datetime
     phase: str = ""
+    free_failures_left: int = FREE_SAMPLE_FAILURES
 
     @property
     def remaining_today(self) -> int:
@@ -59,6 +64,7 @@ def of(session: Session, team: Team | None, *, period: Period, at: datetime) -> 
         else 0,
         resets_at=midnight + DAY,
         phase=phase,
+        free_failures_left=free_failures_left(session, team.id, day=midnight) if team else FREE_SAMPLE_FAILURES,
     )
 
 

@@ -23,6 +23,7 @@ from server.api.admin.schemas import (
     ListedTeam,
     NewAnnouncement,
     PeopleOut,
+    SentAnnouncement,
     SubmissionAct,
     TeamAct,
 )
@@ -116,10 +117,10 @@ def list_announcements(session: SessionDep, competition: VisibleCompetition) -> 
 @organisers.post("/announcements", status_code=status.HTTP_201_CREATED)
 def announce(
     body: NewAnnouncement, session: SessionDep, competition: Organised, account: CurrentAccount
-) -> AnnouncementOut:
-    """Publish an announcement."""
-    row = competition_edits.announce(session, competition, title=body.title, text=body.text, actor=account)
-    return AnnouncementOut.read(row, author=account.name)
+) -> SentAnnouncement:
+    """Publish an announcement. The answer says how many people it concerns, and how many get it by mail."""
+    row, reached = competition_edits.announce(session, competition, title=body.title, text=body.text, actor=account)
+    return SentAnnouncement.read(row, author=account.name, people=reached.people, mails=reached.mails)
 
 
 @organisers.get("/all-submissions")

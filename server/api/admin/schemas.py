@@ -60,6 +60,13 @@ class AnnouncementOut(Out):
     created_at: datetime
 
 
+class SentAnnouncement(AnnouncementOut):
+    """An announcement that was just published, and whom it reaches."""
+
+    people: int = Field(description="who take part or organise", examples=[40])
+    mails: int = Field(description="to those of them who want mail; 0 where this server sends none", examples=[31])
+
+
 class AuditEventOut(Out):
     """One line of the audit log."""
 

@@ -20,8 +20,17 @@ from server.api.competitions.schemas import (
     QuotaOut,
     Reason,
     SplitReplacement,
+    WaitingDecisions,
 )
-from server.competitions import competitions, lifecycle, split_replacement, split_share, stalled_preparations
+from server.competitions import (
+    competitions,
+    lifecycle,
+    participants,
+    questions,
+    split_replacement,
+    split_share,
+    stalled_preparations,
+)
 from server.db import now
 from server.deps import SessionDep, StorageDep
 from server.finals import decisions, finals
@@ -205,4 +214,11 @@ def _organised(session: Session, competition: Competition) -> OrganisedCompetiti
     shards, tasks = competitions.model_shards(session, splits), competitions.tasks(session, competition)
     failed = finals.waiting_for_decision(session, competition)
     same = organiser_list.same_files(session, competition)
-    return OrganisedCompetition.with_splits(competition, splits, shards, tasks=tasks, failed=failed, same_files=same)
+    waiting = WaitingDecisions(
+        unconfirmed_scores=sum(finals.count_unconfirmed(session, competition, split) for split in Visibility),
+        requests_to_take_part=participants.count_asked(session, competition),
+        open_questions=questions.count_open(session, competition),
+    )
+    return OrganisedCompetition.with_splits(
+        competition, splits, shards, tasks=tasks, failed=failed, waiting=waiting, same_files=same
+    )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.run_limits import limit_warnings
@@ -50,6 +50,9 @@ class QuotaOut(Out):
     remaining_total: int | None = Field(description="null: no limit", examples=[None])
     resets_at: datetime = Field(description="when the next UTC day begins")
     phase: str = Field(default="", description="which is counted by itself; late: after the close", examples=["final"])
+    free_failures_left: int = Field(
+        description="of what is sent today, so many may fail on the public sample without counting", examples=[20]
+    )
 
 
 class PhaseOut(Out):
@@ -216,6 +219,14 @@ class SplitReplacement(In):
     )
 
 
+class WaitingDecisions(BaseModel):
+    """How many of each kind wait for the organisers, beside `failed_finals`."""
+
+    unconfirmed_scores: int = Field(default=0, description="they take no rank until they are confirmed")
+    requests_to_take_part: int = 0
+    open_questions: int = 0
+
+
 class OrganisedCompetition(CompetitionOut):
     """A competition, as its organisers see it."""
 
@@ -225,6 +236,7 @@ class OrganisedCompetition(CompetitionOut):
         description="reference lines of the file; each is submitted with this message", examples=[["scrub LR=0.001"]]
     )
     failed_finals: list[FailedFinal] = Field(description="finals that wait for a decision of the organisers")
+    waiting: WaitingDecisions = Field(description="what else waits for the organisers")
     same_files: list[list[str]] = Field(
         description="teams that sent the same file, for each such file", examples=[[["ada", "bob"]]]
     )
@@ -238,6 +250,7 @@ class OrganisedCompetition(CompetitionOut):
         *,
         tasks: Sequence[Competition] = (),
         failed: Sequence[Failed] = (),
+        waiting: WaitingDecisions | None = None,
         same_files: Sequence[Sequence[str]] = (),
     ) -> "OrganisedCompetition":
         file = stored_file(competition)
@@ -260,6 +273,7 @@ class OrganisedCompetition(CompetitionOut):
             splits=[each for each in shown if each.is_current],
             replacements=[each for each in shown if not each.is_current],
             failed_finals=FailedFinal.all(failed),
+            waiting=waiting or WaitingDecisions(),
             same_files=[list(each) for each in same_files],
             baselines=list(dict.fromkeys(line.label for each in file.evaluated for line in each.report.baselines)),
         )

@@ -112,10 +112,11 @@ def announce(
     """Publish an announcement on the overview page."""
     if not title.strip() or not text.strip():
         raise InvalidInput("An announcement needs a title and a text")
-    competition_edits.announce(
+    _, reached = competition_edits.announce(
         asked.session, asked.competition, title=title.strip(), text=text.strip(), actor=asked.viewer
     )
-    return asked.done("Announced.")
+    people = "1 person" if reached.people == 1 else f"{reached.people} people"
+    return asked.done(f"Announced: it is on the overview page of {people}, and {reached.mails} get it by e-mail.")
 
 
 def _of_place(session: Session, competition_id: str, submission_id: str, viewer: Account) -> Submission:

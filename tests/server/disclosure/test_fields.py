@@ -247,7 +247,7 @@ def test_every_value_of_a_page_passes_the_gate_or_is_declared(pages: tuple[set[s
     plain = {name for owner, name in declared() if owner == "page"}
     values = {"view", "views", "board", "boards", "rows", "columns", "own", "leader", "strip", "team", "place"}
     values |= {"standing", "breakdown", "oracle", "failure", "events", "paired", "first", "second", "found", "quota"}
-    values |= {"metric_tables", "has_history", "groups", "ends_next", "unfinished", "asked"}
+    values |= {"context", "metric_tables", "has_history", "groups", "ends_next", "unfinished", "asked"}
     assert " ".join(sorted(names - plain - values)) == ""
     there = {(each.__name__, name) for each in found | shown_models() for name in (*hints(each), ANY)}
     assert {(owner, name) for owner, name in declared() if owner != "page"} - there == set(), "declared, and not there"

@@ -14,6 +14,7 @@ from server.config import Settings, get_settings
 from server.db import now
 from server.jobs.retries import EMAILS
 from server.models.account import Account, Role
+from server.models.audit import AuditEvent
 from server.models.competition import CompetitionState
 from server.models.notification import QueuedEmail
 from server.models.submission import Fault
@@ -181,7 +182,8 @@ def test_events_reach_those_whom_they_concern(server: Instance, mail_is_on: Mail
     server.score(first, 0.123456)
     server.fail(second, Fault.PARTICIPANT)
     server.fail(third, Fault.HOST)
-    server.client.post(f"{BASE}/announcements", headers=olga, json={"title": "Hello", "text": "to *all*"})
+    news = server.client.post(f"{BASE}/announcements", headers=olga, json={"title": "Hello", "text": "to *all*"}).json()
+    assert (news["people"], news["mails"]) == (3, 3), "the organiser and two teams, not who takes no part"
     server.client.post(f"{BASE}/close", headers=olga)
     send(server)
 
@@ -228,3 +230,43 @@ def test_who_declines_gets_no_news_but_still_what_they_ask_for(server: Instance,
     send(server)
     assert [message["Subject"] for message in mail_is_on.to("ada@example.org")] == ["The page_url you asked for"]
     assert [message["Subject"] for message in mail_is_on.to("bob@example.org")] == ["Forgetting digits: Hello"]
+
+
+def test_announcement_says_how_many_want_no_mail(server: Instance, mail_is_on: MailServer) -> None:
+    olga = server.headers(member(server, "olga", Role.ORGANISER))
+    with server.database.read() as session:
+        organiser = session.scalars(select(Account).where(Account.name == "olga")).one()
+    server.competition(organiser=organiser)
+    ada = server.headers(member(server, "ada"))
+    server.submit(ada)
+    server.client.put("/api/v1/me/mail", headers=ada, json={"wanted": False})
+    news = server.client.post(f"{BASE}/announcements", headers=olga, json={"title": "Hello", "text": "all"}).json()
+    assert (news["people"], news["mails"]) == (2, 1)
+    with server.database.read() as session:
+        event = session.scalars(select(AuditEvent).where(AuditEvent.action == "competition.announced")).one()
+        assert (event.data["people"], event.data["mails"]) == (2, 1)
+
+
+def test_final_that_waits_for_a_decision_is_mailed_once(server: Instance, mail_is_on: MailServer) -> None:
+    olga = server.headers(member(server, "olga", Role.ORGANISER))
+    with server.database.read() as session:
+        organiser = session.scalars(select(Account).where(Account.name == "olga")).one()
+    server.competition(organiser=organiser)
+    ada = server.headers(member(server, "ada"))
+    final = server.submit(ada).json()["id"]
+    server.score(final, 0.5)
+    server.client.post(f"{BASE}/close", headers=olga)
+    server.tick()
+    for attempt in range(4):
+        server.fail(final, Fault.HOST, visibility=Visibility.PRIVATE)
+        server.tick()
+        server.tick()
+        send(server)
+        about = [mail for mail in mail_is_on.to("olga@example.org") if "a decision about a final" in mail["Subject"]]
+        assert len(about) == (attempt == 3), "the host's own retries need nobody"
+    assert not any("decision" in str(mail["Subject"]) for mail in mail_is_on.to("ada@example.org"))
+    waits = server.client.get(f"{BASE}/preparation", headers=olga).json()
+    assert [each["submission"] for each in waits["failed_finals"]] == [final]
+    assert waits["waiting"] == {"unconfirmed_scores": 0, "requests_to_take_part": 0, "open_questions": 0}
+    server.client.post(f"{BASE}/questions", headers=ada, json={"text": "Why?"})
+    assert server.client.get(f"{BASE}/preparation", headers=olga).json()["waiting"]["open_questions"] == 1

@@ -8,7 +8,6 @@ from sqlalchemy import select
 from lethe.competition.visibility import Visibility
 from server.competitions import competitions
 from server.evaluations import evaluations, leases
-from server.finals import finals
 from server.leaderboard import boards
 from server.models.account import Role
 from server.models.audit import AuditEvent
@@ -161,7 +160,7 @@ def test_host_fault_is_retried_and_replaces_no_score(both: Instance) -> None:
     with both.database.write() as session:
         bobs = select(Evaluation.id).where(Evaluation.submission_id == sent["bob"], Evaluation.is_current.is_(False))
         evaluations.evaluation_repository.cancel_open_shards(session, session.scalars(bobs).one())
-    for _ in range(finals.HOST_RETRIES):
+    for _ in range(evaluations.HOST_RETRIES):
         fail_as_host(both)
         assert step(both, olga, made, "preview").json()["complete"] is True
         assert retry(both) == 1

@@ -17,7 +17,7 @@ CODE = Path(server.__file__).parent
 KINDS = "admission_link|competition|final|participant|question|rejudging|split|submission|team|webhook|worker_token"
 ACTION = re.compile(rf'"((?:{KINDS})\.[a-z_]+)"')
 EVENTS_ONLY = {"submission.scored", "submission.failed", "submission.html", "submission.py", "team.html"}  # no acts
-EVENTS_ONLY |= {"submission.unconfirmed", "competition.html", "rejudging.html", "split.html"}
+EVENTS_ONLY |= {"submission.unconfirmed", "final.failed", "competition.html", "rejudging.html", "split.html"}
 LOG = "/organise/digits/audit"
 
 

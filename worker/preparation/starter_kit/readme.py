@@ -51,7 +51,7 @@ Modes allowed here: {modes}.{notebook}
 | scratch space | {scratch_mib} MiB |
 | printed text of a run | {log_kib} KiB |
 | upload | {upload} |
-| submissions a day | {submissions_per_day} |
+| submissions a day | {submissions_per_day}; failures on the public sample do not count |
 | GPU | {cuda} |
 | network | none |
 
