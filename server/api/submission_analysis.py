@@ -5,11 +5,13 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import Depends, Query
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.metrics.scoring.attacks.family import HONEST_DISAGREEMENT
+from server.admission import AdmissionDep
 from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.auth_dependencies import organiser_routes
 from server.api.schema import Out
@@ -19,7 +21,7 @@ from server.problem_details import problems
 from server.submission_analysis import evaluated_submissions
 from server.submission_analysis.evaluated_submissions import EvaluatedSubmission
 from server.submission_analysis.generated_answers import AnsweredQuestion, GeneratedAnswers
-from server.submission_analysis.model_outputs import OutputComparison
+from server.submission_analysis.model_outputs import ModelSet, OutputComparison
 from server.submissions.organiser_list import same_file_teams
 
 
@@ -226,6 +228,30 @@ def show_analysis(
         ],
         logs=[RunLogOut.read(log) for log in evaluated_submissions.list_logs(session, evaluated.submission)],
     )
+
+
+@router.get(
+    "/arrays",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"application/octet-stream": {}}}},
+)
+def download_arrays(
+    session: SessionDep,
+    storage: StorageDep,
+    competition: Organised,
+    evaluated: EvaluatedDep,
+    *,
+    admission: AdmissionDep,
+    models: ModelSet = ModelSet.UNLEARNED,
+) -> StreamingResponse:
+    """Send the arrays that the score is computed from, of one set of models, as a file of numpy (.npz).
+
+    `lethe score` reads two of them. The private split is shown once the competition has closed.
+    """
+    pieces = evaluated_submissions.get_arrays(session, storage, competition, evaluated, side=models)
+    name = f"{evaluated.submission.id}-{evaluated.visibility.value}-{models.value}.npz"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(admission.pieces(pieces), media_type="application/octet-stream", headers=headers)
 
 
 @router.get("/answers")

@@ -1,14 +1,16 @@
 """One submission for its organisers: score and epsilons, runs beside retrained models, attempts, logs, comparisons."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+import numpy as np
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from server.disclosure import gate
+from server.downloads import spool
 from server.errors import Conflict
 from server.evaluations import paired_test
 from server.evaluations.paired_test import Paired
@@ -20,7 +22,14 @@ from server.scoring.scores import ScoreDoubt
 from server.storage import Storage
 from server.submission_analysis import analysis_repository
 from server.submission_analysis.generated_answers import GeneratedAnswers, read_generated_answers
-from server.submission_analysis.model_outputs import Array, OutputComparison, compare_outputs, decode_epsilons
+from server.submission_analysis.model_outputs import (
+    Array,
+    ModelSet,
+    OutputComparison,
+    compare_outputs,
+    decode_epsilons,
+    read_arrays,
+)
 
 MAX_SUGGESTIONS = 30
 Score = PublicScore | PrivateScore
@@ -68,6 +77,17 @@ def get_output_comparison(
     shards = analysis_repository.shards_with_results(session, evaluated.evaluation.id)
     split = evaluated.evaluation.split
     return compare_outputs(storage, split, competition.slug, shards, epsilon=evaluated.epsilon)
+
+
+def get_arrays(
+    session: Session, storage: Storage, competition: Competition, evaluated: EvaluatedSubmission, *, side: ModelSet
+) -> Iterator[bytes]:
+    """Return, piece by piece, a file of numpy (.npz) with the arrays of one set of models. Raises NotFound."""
+    if evaluated.evaluation is None or evaluated.score is None:
+        raise NotFound(f"{evaluated.submission.id} has no score on the {evaluated.visibility} split")
+    shards = analysis_repository.shards_with_results(session, evaluated.evaluation.id)
+    arrays = read_arrays(storage, evaluated.evaluation.split, competition.slug, shards, side=side)
+    return spool(lambda file: np.savez(file, allow_pickle=False, **arrays))
 
 
 def get_generated_answers(

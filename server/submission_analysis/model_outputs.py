@@ -7,7 +7,9 @@ them by `separation`, the Kolmogorov-Smirnov distance between the two sets of mo
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +25,17 @@ RETRAINED = "hidden/retrained/outputs.safetensors"
 Array = npt.NDArray[np.float64]
 EXAMPLES = ("hardest", "median", "easiest")
 SETS = ("retain", "test")
+Arrays = dict[str, npt.NDArray[Any]]
 Rows = list[dict[str, object]]
+
+
+class ModelSet(StrEnum):
+    """A set of models whose arrays are stored. The name of each but the first is that of its folder."""
+
+    UNLEARNED = "unlearned"
+    RETRAINED = "retrained"
+    ORACLE = "oracle"
+    ORIGINAL = "original"
 
 
 def read_split_file(storage: Storage, folder: str, name: str, *, manifest_sha256: str) -> bytes:
@@ -143,6 +155,22 @@ def compare_outputs(
         return OutputComparison(unlearned, retrained, "epsilon", epsilon, _chosen(epsilon))
     found = separations(unlearned.confidences, retrained.confidences)
     return OutputComparison(unlearned, retrained, "separation", found, _chosen(found))
+
+
+def read_arrays(storage: Storage, split: Split, slug: str, shards: Sequence[Shard], *, side: ModelSet) -> Arrays:
+    """Return every array that is stored of one set of models, the model's axis first. Raises NotFound."""
+    folder = split_key(slug, split.visibility, split.version)
+    try:
+        if side is not ModelSet.UNLEARNED:
+            name = f"hidden/{side}/outputs.safetensors"
+            return load(read_split_file(storage, folder, name, manifest_sha256=split.manifest_sha256 or ""))
+        pieces = [load(storage.read_verified(str(shard.result_key), str(shard.result_sha256))) for shard in shards]
+    except DamagedFile as error:
+        raise NotFound(f"The arrays of the {side} models are damaged, and are made again") from error
+    if not pieces:
+        raise NotFound("The outputs of this submission's runs are not stored")
+    common = set.intersection(*(set(piece) for piece in pieces))
+    return {name: np.concatenate([piece[name] for piece in pieces]) for name in sorted(common)}
 
 
 @lru_cache(maxsize=3)  # some 40 MB each, with 512 models and 5,000 examples

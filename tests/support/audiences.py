@@ -118,6 +118,7 @@ FOR: dict[str, tuple[str, ...]] = {
         f"GET {C}/activity",
         f"GET {C}/people",
         f"GET {C}/submissions/{{submission_id}}/analysis",
+        f"GET {C}/submissions/{{submission_id}}/arrays",
         f"GET {C}/submissions/{{submission_id}}/answers",
         f"GET {C}/submissions/{{submission_id}}/comparison",
         f"GET {C}/submissions/{{submission_id}}/suggested-comparisons",

@@ -1,13 +1,17 @@
 """One submission's analysis over HTTP, for its organisers."""
 
+import io
+
 import numpy as np
 import pytest
-from sqlalchemy import select
+from safetensors.numpy import save
+from sqlalchemy import delete, select
 
 from lethe.competition.visibility import Visibility
 from server.models.account import Role
-from server.models.competition import Competition, CompetitionState
-from server.models.evaluation import PublicScore
+from server.models.competition import Competition, CompetitionState, Team
+from server.models.evaluation import Evaluation, PublicScore, Shard
+from server.submission_analysis.model_outputs import ModelSet
 from tests.support.instance import Instance
 
 BASE = "/api/v1/competitions/digits/submissions"
@@ -70,3 +74,42 @@ def test_submissions_of_other_competitions_are_not_found(server: Instance, of_di
     submission = scored(server, "ada", 0.25, seed=1)
     url = f"/api/v1/competitions/elsewhere/submissions/{submission}/analysis"
     assert server.client.get(url, headers=server.headers(oskar)).status_code == 404
+
+
+def test_arrays_of_a_score_are_downloaded_and_score_it_again(server: Instance, of_digits: dict[str, str]) -> None:
+    submission = scored(server, "ada", 0.25, seed=1)
+    rng = np.random.default_rng(3)
+    arrays = {
+        side: {"confidences": rng.normal(size=(4, 3)), "retain_accuracy": np.full(4, 0.9), "test_accuracy": np.ones(4)}
+        for side in ModelSet
+    }
+    for side in (ModelSet.RETRAINED, ModelSet.ORACLE, ModelSet.ORIGINAL):
+        server.storage.write(f"splits/digits/public/hidden/{side}/outputs.safetensors", save(arrays[side]))
+    halves = [{name: array[half] for name, array in arrays[ModelSet.UNLEARNED].items()} for half in (slice(3), [3])]
+    with server.database.write() as session:
+        evaluation = session.scalars(select(Evaluation)).one()
+        session.execute(delete(Shard))
+        for first, half in zip((0, 3), halves, strict=True):
+            key = f"results/{first}"
+            shard = Shard(evaluation_id=evaluation.id, split_id=evaluation.split_id, first_run=first, state="done")
+            shard.team_id, shard.competition_id = session.execute(select(Team.id, Team.competition_id)).one()
+            shard.n_runs, shard.result_key = len(half["confidences"]), key
+            shard.result_sha256 = server.storage.write(key, save({k: np.ascontiguousarray(v) for k, v in half.items()}))
+            session.add(shard)
+    url = f"{BASE}/{submission}/arrays"
+    for side in ModelSet:
+        answer = server.client.get(url, params={"models": side}, headers=of_digits)
+        assert answer.headers["content-disposition"].endswith(f'{submission}-public-{side}.npz"')
+        found = np.load(io.BytesIO(answer.content))
+        assert {name: found[name].tolist() for name in found} == {k: v.tolist() for k, v in arrays[side].items()}
+    assert server.client.get(url, params={"split": "private"}, headers=of_digits).status_code == 404
+    assert server.client.get(url, headers=server.participant("eve")).status_code in (403, 404)
+
+
+def test_arrays_that_are_not_stored_are_not_found(server: Instance, of_digits: dict[str, str]) -> None:
+    submission = scored(server, "ada", 0.25, seed=1)
+    answer = server.client.get(f"{BASE}/{submission}/arrays", headers=of_digits)
+    assert (answer.status_code, answer.json()["detail"]) == (
+        404,
+        "The outputs of this submission's runs are not stored",
+    )
