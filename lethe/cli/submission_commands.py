@@ -204,6 +204,12 @@ def _run_time_text(score: JsonObject) -> str | None:
     return f"at most {compare_with_limit(score['run_time_s'], score['run_limit_s'], score['run_time_of'])} (median)"
 
 
+def _costs_text(explanation: JsonObject) -> str | None:
+    """Return which factor costs how much of a score; None where its factors are not shown."""
+    costs = explanation.get("costs", {})
+    return ", ".join(f"{name.replace('_', ' ')} {share:.0%}" for name, share in costs.items()) or None
+
+
 def _failure_text(client: LetheClient, submission: JsonObject) -> str:
     """Return what a failed run on the public sample ended with: its whole traceback. Empty for any other end."""
     failure = submission["failure"] or {}
@@ -218,6 +224,7 @@ def _print_submission(submission: JsonObject, placing: JsonObject, *, as_json: b
         return
     progress, score = submission["progress"] or {}, submission["score"] or {}
     failure = submission["failure"] or {}
+    context, explanation = submission.get("context") or {}, submission.get("explanation") or {}
     print_facts(
         (
             ("submission", submission["id"]),
@@ -230,6 +237,9 @@ def _print_submission(submission: JsonObject, placing: JsonObject, *, as_json: b
             ("combined score", score_text(submission.get("combined_score"))),
             ("share of the oracle", share_text(placing.get("share_of_oracle"))),
             ("team's rank", rank_text(placing)),
+            *((f"beside it: {one['name']}", score_text(one["score"])) for one in context.get("references", ())),
+            ("share of the loss", _costs_text(explanation)),
+            ("try next", explanation.get("advice") or context.get("advice")),
             ("one run", _run_time_text(score)),
             ("unconfirmed", UNCONFIRMED if score.get("is_unconfirmed") else None),
             ("time taken", duration_text(time_taken_s(submission))),

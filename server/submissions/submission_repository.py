@@ -109,13 +109,9 @@ def score_before(session: Session, submission: Submission) -> PublicScore | None
     return session.scalar(_newest_score(submission.id).where(*mine, earlier))
 
 
-def baseline_score(session: Session, submission: Submission, method: str) -> PublicScore | None:
-    """Return the public score that counts of the reference line of the method beside the submission, whatever its
-    constants."""
-    named = (Submission.message == method) | Submission.message.startswith(f"{method} ", autoescape=True)
-    is_baseline = Submission.team.has(Team.is_baseline.is_(True))
-    beside = Submission.competition_id == submission.competition_id
-    return session.scalar(_newest_score(submission.id).where(beside, named, is_baseline))
+def like_score(session: Session, submission: Submission, other_id: str) -> PublicScore | None:
+    """Return the public score that counts of another submission, where it was made like this one's."""
+    return session.scalar(_newest_score(submission.id).where(Submission.id == other_id))
 
 
 def _newest_score(compared_id: str) -> Select[PublicScore]:

@@ -7,12 +7,10 @@ from itertools import chain
 from sqlalchemy.orm import Session
 
 from lethe.errors import NotFound
-from lethe.metrics.scoring.attacks.family import AttackFamily
-from lethe.metrics.scoring.explanation import Explanation, ScoreParts, explain
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.disclosure import gate
-from server.disclosure.gate import Breakdown, ShownNumber, ShownPaired, ShownScore
+from server.disclosure.gate import ShownNumber, ShownPaired, ShownScore
 from server.disclosure.shown_progress import shown_progress
 from server.errors import Conflict
 from server.evaluations import evaluations, paired_test, parts
@@ -21,13 +19,11 @@ from server.finals import finals
 from server.leaderboard import boards, combined_entries
 from server.leaderboard.ladder import Rung
 from server.models.account import Account
-from server.models.competition import Split
 from server.models.evaluation import PublicScore
 from server.models.submission import ENDED, Stage, Submission
 from server.submissions import submission_repository
 
 MAX_UNFINISHED = 10
-FINETUNE = "finetune"  # the reference line that scores are compared with, if the competition file names it
 
 
 @dataclass(frozen=True)
@@ -161,37 +157,3 @@ def _as_shown(found: PublicScore, submission: Submission, rung: Rung | None) -> 
     if rung is None:
         return gate.score(found, competition, received_at=at)
     return gate.score(found, competition, received_at=at, rung=rung.score, is_unconfirmed=rung.is_unconfirmed)
-
-
-def find_explanation(session: Session, view: SubmissionView, split: Split | None) -> Explanation | None:
-    """Return what the submission's public score is made of; None where its factors are not shown."""
-    own = view.score.breakdown if view.score else None
-    if own is None:
-        return None
-    oracle = Breakdown.of_oracle(split.oracle if split else None)
-    submission = view.submission
-    attacks = stored_file(submission.competition).scoring.attacks
-    others = {
-        "the entry before": submission_repository.score_before(session, submission),
-        "fine-tuning": submission_repository.baseline_score(session, submission, FINETUNE),
-    }
-    shown = {
-        name: _parts(gate.score(found, submission.competition).breakdown if found else None, attacks)
-        for name, found in others.items()
-    }
-    parts = _parts(own, attacks)
-    return explain(parts, oracle=_parts(oracle, attacks), others=shown) if parts else None
-
-
-def _parts(breakdown: Breakdown | None, attacks: AttackFamily) -> ScoreParts | None:
-    if breakdown is None:
-        return None
-    return ScoreParts(
-        breakdown.forgetting_quality,
-        breakdown.retain_ratio,
-        breakdown.test_ratio,
-        breakdown.epsilon_percentiles,
-        breakdown.spread_ratio,
-        breakdown.share_above,
-        attacks,
-    )

@@ -47,12 +47,13 @@ class Spread:
 
 @dataclass(frozen=True)
 class BreakdownView:
-    """The factors of a score beside the oracle's: label, own, the oracle's, share of the loss. end: of the axis, nats.
+    """The factors of a score beside others': label, values in the order of `columns`, share of the loss.
 
-    explanation: None where it stands elsewhere, or nothing explains.
+    end: of the axis, nats. explanation: None where it stands elsewhere, or nothing explains.
     """
 
-    factors: list[tuple[str, ShownNumber, ShownNumber | None, float | None]]
+    columns: list[str]
+    factors: list[tuple[str, list[ShownNumber], float | None]]
     spreads: list[Spread]
     ticks: list[tuple[int, float]]
     end: float
@@ -78,9 +79,12 @@ def find_breakdown(
     given = [("Your models", "spread-own", own)]
     if oracle:
         given.append(("Oracle", "spread-oracle", oracle))
+    beside = {"Yours": own, "Oracle": oracle, "Original model": Breakdown.of_original(split.oracle)}
+    shown = {name: one for name, one in beside.items() if one is not None}
     return BreakdownView(
+        columns=list(shown),
         factors=[
-            (label, getattr(own, name), getattr(oracle, name, None), explanation.costs[name] if explanation else None)
+            (label, [getattr(one, name) for one in shown.values()], explanation.costs[name] if explanation else None)
             for name, label in FACTORS
         ],
         spreads=[_spread(name, css, one.epsilon_percentiles, end) for name, css, one in given if _has_spread(one)],

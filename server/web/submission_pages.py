@@ -25,7 +25,8 @@ from server.storage import Storage
 from server.submissions import receipts, submissions
 from server.submissions import views as submission_views
 from server.submissions.sample_answers import has_sample_answers, read_sample_answers
-from server.submissions.views import SubmissionView, find_explanation
+from server.submissions.score_explanation import find_context, find_explanation
+from server.submissions.views import SubmissionView
 from server.teams import teams
 from server.web import sse
 from server.web.code_excerpt import ExcerptLine, excerpt, highlighted_files, source_file
@@ -286,6 +287,7 @@ def _shown(session: Session, storage: Storage, submission: Submission) -> dict[s
         "view": view,
         "oracle": gate.get_oracle_score(split),
         "standing": find_standing(session, submission.competition, submission.team_id) if view.score else None,
+        "context": find_context(session, view, split),
         "breakdown": find_breakdown(
             view,
             split,

@@ -31,8 +31,9 @@ from server.received_form import FORM
 from server.submissions import receipts, submissions, upload_check, views
 from server.submissions.quota import Quota
 from server.submissions.sample_answers import read_sample_answers
+from server.submissions.score_explanation import find_context, find_explanation
 from server.submissions.upload_check import CheckedUpload, check_for, receive, store_again_if_collected
-from server.submissions.views import SubmissionView, find_explanation
+from server.submissions.views import SubmissionView
 from server.teams import teams
 
 router = APIRouter(tags=["submissions"])
@@ -115,10 +116,10 @@ def show_submission(session: SessionDep, submission: OwnSubmission) -> Submissio
     """Show a submission of your team: its stage, its progress, its score or why it failed."""
     view = views.view(session, [submission])[0]
     shown = SubmissionOut.of(view)
-    explanation = find_explanation(
-        session, view, competitions.find_split(session, submission.competition, Visibility.PUBLIC)
-    )
+    split = competitions.find_split(session, submission.competition, Visibility.PUBLIC)
+    explanation = find_explanation(session, view, split)
     more = {
+        "context": find_context(session, view, split),
         "wait": find_wait(session, submission),
         "explanation": ExplanationOut.model_validate(explanation) if explanation else None,
     }

@@ -14,6 +14,7 @@ from server.evaluations.evaluations import EvaluationProgress
 from server.evaluations.unserved import Wait
 from server.models.submission import Submission
 from server.submissions.sample_answers import AnswersShown, SampleAnswer
+from server.submissions.score_explanation import ScoreContext
 from server.submissions.views import SubmissionView
 
 
@@ -24,7 +25,7 @@ class ExplanationOut(Out):
         description="by factor, its share of log(oracle / own); 0 where nothing is lost",
         examples=[{"forgetting_quality": 0.9, "retain_ratio": 0.0, "test_ratio": 0.1}],
     )
-    differences: dict[str, Difference] = Field(description="from the entry before and from fine-tuning")
+    differences: dict[str, Difference] = Field(description="from the entry before and from the best reference line")
     advice: str
 
 
@@ -102,6 +103,9 @@ class SubmissionOut(Out):
     private_score: ShownScore | None = Field(description="on the private split, once the board is revealed")
     explanation: ExplanationOut | None = Field(
         default=None, description="of the public score, where the organiser shows it; where one submission is asked for"
+    )
+    context: ScoreContext | None = Field(
+        default=None, description="what stands beside the public score, and what to try next; where one is asked for"
     )
     failure: FailureOut | None
     refunded: bool = Field(description="does not count against the quota")

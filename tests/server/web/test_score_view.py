@@ -11,11 +11,13 @@ from lethe.competition.visibility import Visibility
 from server.accounts import accounts
 from server.competitions import competitions
 from server.db import now
+from server.disclosure.gate import ShownNumber
 from server.models.competition import Competition
 from server.models.evaluation import PublicScore
 from server.models.submission import Submission
 from server.submissions import submissions
 from server.submissions import views as submission_views
+from server.submissions.score_explanation import ScoreReference, advice
 from server.teams import teams
 from server.web.score_view import WIDTH, find_breakdown
 from tests.support.instance import Instance
@@ -88,16 +90,17 @@ def test_opened_factors_stand_beside_exact_retrainings(make: Make, visitor: Visi
     _, (own,) = make(0.05, extra=OPEN_METRIC)
     page = plain_text(visitor.get(f"/submissions/{own}").text)
     assert "Forgetting quality 0.0500 0.2100 100 %" in page
+    assert "Factor Yours Oracle Share of the loss" in page
     assert "Oracle: epsilon" not in page  # said to screen readers only
     assert "Oracle: epsilon by share of examples" in visitor.get(f"/submissions/{own}").text
 
 
-def test_score_is_explained_beside_the_entry_before_and_fine_tuning(make, server, visitor):
+def test_score_is_explained_beside_entry_before_and_best_baseline(make, server, visitor):
     competition, (first, second) = make(0.05, 0.1, extra=OPEN_METRIC)
     with server.database.write() as session:
         split = competitions.get_split(session, competition, Visibility.PUBLIC)
-        team = add_team(session, competition, "finetune LR=0.3", is_baseline=True)
-        scored(session, team, split, 0.02).message = "finetune LR=0.3"
+        for name, score in (("finetune", 0.02), ("scrub", 0.01)):
+            scored(session, add_team(session, competition, name, is_baseline=True), split, score)
         own = session.query(PublicScore).where(PublicScore.submission_id == second).one()
         own.details = own.details | {"spread_ratio": 0.41239, "share_above": 0.9}
         ada = accounts.find(session, "ada")
@@ -105,24 +108,71 @@ def test_score_is_explained_beside_the_entry_before_and_fine_tuning(make, server
     answer = server.client.get(f"/api/v1/submissions/{second}", headers=headers).json()
     assert answer["explanation"]["costs"]["forgetting_quality"] == 1.0
     differences = {name: round(each["score"], 6) for name, each in answer["explanation"]["differences"].items()}
-    assert differences == {"the entry before": 0.05, "fine-tuning": 0.08}
+    assert differences == {"the entry before": 0.05, "finetune": 0.08}
     assert answer["explanation"]["advice"].startswith("Your models differ less from one another")
     assert answer["score"]["breakdown"]["spread_ratio"] == 0.412
     page = plain_text(visitor.get(f"/submissions/{second}").text)
     assert "Against the entry before: score +0.0500" in page
     assert answer["explanation"]["advice"] in page
     only = server.client.get(f"/api/v1/submissions/{first}", headers=headers).json()["explanation"]
-    assert list(only["differences"]) == ["fine-tuning"]
+    assert list(only["differences"]) == ["finetune"]
     with server.database.write() as session:
         session.query(PublicScore).where(PublicScore.submission_id == first).one().scorer_version = "another"
     after = server.client.get(f"/api/v1/submissions/{second}", headers=headers).json()["explanation"]
-    assert list(after["differences"]) == ["fine-tuning"], "scores of another scorer are not compared"
+    assert list(after["differences"]) == ["finetune"], "scores of another scorer are not compared"
     with server.database.write() as session:
         row = session.query(PublicScore).where(PublicScore.submission_id == first).one()
         row.scorer_version = session.query(PublicScore).where(PublicScore.submission_id == second).one().scorer_version
         session.get_one(Submission, first).disqualified_at = now()
     after = server.client.get(f"/api/v1/submissions/{second}", headers=headers).json()["explanation"]
-    assert list(after["differences"]) == ["fine-tuning"], "what is disqualified is not compared"
+    assert list(after["differences"]) == ["finetune"], "what is disqualified is not compared"
+
+
+REFERENCES = {
+    side: {
+        "score": {"value": value, "table": {"retain_ratio": 1.0, "test_ratio": 1.0}},
+        "f": {"value": value, "table": {"retain_ratio": 1.0, "test_ratio": 1.0}},
+    }
+    for side, value in (("oracle", 0.2), ("original", 0.0021))
+}
+
+
+@pytest.mark.parametrize("ladder", ["", '[board]\nmode = "ladder"\nstep = 0.01\n'], ids=["exact", "ladder"])
+def test_score_stands_beside_its_references_where_factors_are_closed(
+    make: Make, server: Instance, visitor: Visitor, ladder: str
+) -> None:
+    competition, (own,) = make(0.05, extra=ladder)
+    with server.database.write() as session:
+        split = competitions.get_split(session, competition, Visibility.PUBLIC)
+        split.oracle = (split.oracle or {}) | {"references": REFERENCES}
+        scored(session, add_team(session, competition, "msg", is_baseline=True), split, 0.08)
+        scored(session, add_team(session, competition, "scrub", is_baseline=True), split, 0.07)
+        ada = accounts.find(session, "ada")
+    shown = server.client.get(f"/api/v1/submissions/{own}", headers=server.headers(ada)).json()
+    assert shown["explanation"] is None
+    beside = [(one["kind"], one["name"], one["score"]) for one in shown["context"]["references"]]
+    assert beside == [("oracle", "Oracle", 0.2), ("baseline", "msg", 0.08), ("original", "Original model", 0.0021)]
+    assert "msg has 0.030 more" in shown["context"]["advice"]
+    page = plain_text(visitor.get(f"/submissions/{own}").text)
+    assert shown["context"]["advice"] in page
+    assert "msg best reference line 0.08000" in page
+    assert "lethe check" in page
+
+
+@pytest.mark.parametrize(
+    ("score", "begins"),
+    [
+        (0.19, "It is close to exact retraining"),
+        (0.01, "It is about what a model has that forgets nothing"),
+        (0.07, "The reference line msg has 0.010 more"),
+        (0.09, "What is left lies between"),
+    ],
+)
+def test_advice_goes_by_the_references(score: float, begins: str) -> None:
+    known = [("oracle", "Oracle", 0.2), ("baseline", "msg", 0.08), ("original", "Original model", 0.002)]
+    beside = [ScoreReference(kind, name, ShownNumber(value)) for kind, name, value in known]
+    assert advice(score, beside).startswith(begins)
+    assert advice(0.05, []).startswith("What is left lies")
 
 
 def test_an_epsilon_that_earns_nothing_stands_beyond_the_axis(make: Make, server: Instance) -> None:
