@@ -11,6 +11,8 @@ from lethe.cli.output import console, local_time, notes, print_facts, print_rows
 from lethe.client.api import JsonObject
 from lethe.submission.archive import size_limits
 
+Name = Annotated[str | None, typer.Argument(help="The competition's name.", metavar="COMPETITION")]
+
 
 def register_commands(app: typer.Typer) -> None:
     for command in (competitions, show, leaderboard, use):
@@ -25,9 +27,9 @@ def competitions(server: PublicServer) -> None:
     print_rows(found, columns, empty="No competitions yet.")
 
 
-def show(server: PublicCompetition) -> None:
+def show(server: PublicCompetition, name: Name = None) -> None:
     """Show a competition: dates, limits, metric, quota."""
-    found = server.client.competition(server.slug)
+    found = server.client.competition(name or server.slug)
     server.answer(found)
     limits = found["limits"]
     print_facts(
@@ -50,6 +52,7 @@ def show(server: PublicCompetition) -> None:
             *((f"phase {phase['name']}", _phase(phase)) for phase in found["phases"]),
             ("after the close", "unofficial submissions" if found["late"]["accepted"] else None),
             ("left today", found["quota"]["remaining"] if found.get("quota") else None),
+            ("free failures on the sample left today", (found.get("quota") or {}).get("free_failures_left")),
         )
     )
     if tasks := found.get("tasks"):
@@ -64,6 +67,8 @@ def _phase(phase: JsonObject) -> str:
 
 def leaderboard(
     server: PublicCompetition,
+    name: Name = None,
+    *,
     private: Annotated[bool, typer.Option("--private", help="The private leaderboard, once it is revealed.")] = False,
     phase: Annotated[
         str | None, typer.Option("--phase", help="A phase's own leaderboard; late: of submissions after the close.")
@@ -71,12 +76,13 @@ def leaderboard(
     task: Annotated[str | None, typer.Option("--task", help="The leaderboard of one task. Default: combined.")] = None,
 ) -> None:
     """Show the leaderboard."""
-    board = server.client.leaderboard(server.slug, board="private" if private else None, phase=phase, task=task)
+    board = server.client.leaderboard(name or server.slug, board="private" if private else None, phase=phase, task=task)
     server.answer(board)
     extra = [column["id"] for column in board.get("columns", [])]
+    folded = (metric.replace("_", "_\n") + "#" for metric in extra)
     rows = (_board_row(row, extra) for row in board["rows"])
-    numbers = ("score#", "of exact\nretraining#", *(f"{name}#" for name in extra), "entries#")
-    columns = ("rank#", "team", *numbers, "last", "")
+    numbers = ("score#", "of the\noracle#", *folded, "entries#", "last#")
+    columns = ("rank#", "team", *numbers)
     title = f"{board['competition']}, {board.get('phase') or board['board']}, N = {board['n_models']}"
     print_table(title, columns, rows, empty="Nobody has a score yet.")
     if board.get("scale"):
@@ -88,16 +94,16 @@ def leaderboard(
 def _board_row(row: JsonObject, extra: Sequence[str]) -> tuple[object, ...]:
     metrics = row.get("metrics") or {}
     share = row.get("share_of_oracle")
-    marks = [mark for mark in ("" if row["kind"] == "team" else row["kind"], row.get("mode") or "") if mark]
+    kind, mode = row["kind"], row.get("mode") or "function"
+    marks = [*([kind] if kind not in ("team", "oracle") else []), *([mode] if mode != "function" else [])]
     return (
         row["rank"],
-        row["team"],
+        f"{row['team']} ({', '.join(marks)})" if marks else row["team"],
         score_text(row["score"]),
         f"{100 * share:.1f} %" if share is not None else None,
         *(f"{metrics[name]['value']:.4g}" if name in metrics else None for name in extra),
         row["entries"] or None,
-        local_time(row.get("last_entry_at")),
-        ", ".join(mark for mark in marks if mark != "function"),
+        local_time(row.get("last_entry_at"))[:10],
     )
 
 

@@ -21,6 +21,7 @@ Columns = dict[str, Column]
 WHOLE = frozenset(
     {"id", "action", "subject", "received"}
 )  # to copy from: where space is short, other columns are narrowed
+MIN_WIDTH = 8  # of a column of words
 
 
 class Terminal(Console):
@@ -55,18 +56,28 @@ def print_json(value: Any) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
-    """Print a table; columns whose name ends in # are aligned to the right."""
+    """Print a table; columns whose name ends in # hold numbers: aligned to the right, whole where there is room."""
     filled = list(rows)
     if not filled:
         console.print(empty)
         return
+    fits = _width_with_whole_numbers(columns, filled) <= console.width
     table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
     for column in columns:
-        name = column.rstrip("#")  # where two columns have one name, the second ends in ##
-        table.add_column(name, justify="right" if column.endswith("#") else "left", no_wrap=name in WHOLE)
+        name, is_number = column.rstrip("#"), column.endswith("#")  # where two have one name, the second ends in ##
+        stays = name in WHOLE or (is_number and fits)
+        table.add_column(name, justify="right" if is_number else "left", no_wrap=stays)
     for row in filled:
         table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))  # not as markup: strangers' words
     console.print(table)
+
+
+def _width_with_whole_numbers(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+    """Return how wide a table is in which numbers stay whole, and words have the room that they need at least."""
+    cells = ([column.rstrip("#"), *(str(row[place]) for row in rows)] for place, column in enumerate(columns))
+    widest = [max(len(line) for cell in each for line in cell.split("\n")) for each in cells]
+    stay = [width if column.endswith("#") else MIN_WIDTH for column, width in zip(columns, widest, strict=True)]
+    return sum(stay) + 2 * (len(stay) - 1)
 
 
 def print_rows(found: Iterable[Any], columns: Mapping[str, Column], *, empty: str, title: str = "") -> None:

@@ -61,6 +61,7 @@ def _files_found(folder: PurePosixPath, parts: list[str], names: Collection[str]
 FUNCTION = "unlearning"
 USUAL_FILES = ("unlearning.py", "submission.py")
 DESCRIPTION = "submission.toml"
+NOT_SOURCE = "is not Python source"
 SIGNATURE = f"{FUNCTION}(net, retain_loader, forget_loader, validation_loader)"
 FOREIGN_METHODS = frozenset({"unlearn", "compute_loss", "train"})  # of the classes of deepunlearn, open-unlearning
 FOREIGN_HINT = (
@@ -239,10 +240,14 @@ def _described(files: Mapping[str, bytes], top: str) -> Description:
 
 
 def _parsed(name: str, content: bytes, shown_as: str) -> ast.Module:
+    if b"\0" in content:
+        raise _refused(shown_as, f"{NOT_SOURCE}: it holds null bytes, as pictures, archives and text in UTF-16 do")
     try:
         tree = parse_python(content, filename=name)
     except SyntaxError as error:
         raise _refused(shown_as, f"syntax error: {error.msg}", line=error.lineno) from error
+    except UnicodeDecodeError as error:
+        raise _refused(shown_as, f"{NOT_SOURCE}: it is no text in UTF-8") from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise _refused(shown_as, f"cannot be read as Python: {str(error) or type(error).__name__}") from error
     if is_too_deep(tree):

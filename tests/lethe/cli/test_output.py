@@ -8,6 +8,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
+from lethe.cli import output
 from lethe.cli.output import Terminal, accept_any_letter, print_facts, print_json, print_table
 
 HOSTILE = "a\x1b]0;title\x07\x9b31m\x1b[2Jb\u202e\rc"
@@ -56,3 +57,16 @@ def test_terminals_of_any_encoding_take_all_letters(encoding: str, monkeypatch: 
     sys.stdout.flush()
     assert b"mega" in written.getvalue()[:start]
     assert json.loads(written.getvalue()[start:].decode(encoding)) == {"team": "Ωmega"}
+
+
+@pytest.mark.parametrize(("width", "whole"), [(80, True), (60, False)])
+def test_numbers_and_their_headers_stay_whole_where_there_is_room(monkeypatch, capsys, width, whole):
+    monkeypatch.setattr(output.console, "width", width)
+    row = (1, "the forgetful elephants of Gothenburg", "0.91234", "91.2 %", "0.01234", 12, "2026-11-29")
+    columns = ("rank#", "team", "score#", "of the\noracle#", "accuracy_\ngap#", "entries#", "last#")
+    print_table("", columns, [row], empty="")
+    shown = capsys.readouterr().out
+    assert ("…" not in shown) == whole
+    assert "forge" in shown, "words keep some room"
+    if whole:
+        assert all(word in shown for word in ("oracle", "accuracy_", "entries", "0.91234", "2026-11-29", "Gothenburg"))

@@ -208,3 +208,17 @@ def test_other_files_are_refused(data: bytes, filename: str) -> None:
 
 def test_python_file_beyond_its_size_is_refused() -> None:
     assert f"at most {SOURCE_MIB << 20} bytes" in refusal(b"#" * (SOURCE_MIB << 20) + b"\n", "a.py")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"\xff\xd8\xff\xe0\x00\x10JFIF\x00" + bytes(range(256)), "it holds null bytes, as pictures"),
+        ("import torch\n".encode("utf-16"), "it holds null bytes"),
+        (b"%PDF-1.4 ...\xff", "it is no text in UTF-8"),
+    ],
+    ids=["jpeg", "utf-16", "pdf"],
+)
+def test_file_that_is_no_source_is_named_so(content: bytes, says: str) -> None:
+    with pytest.raises(InvalidSubmission, match=f"cat.py: is not Python source: {says}"):
+        load_package(content, "cat.py")
