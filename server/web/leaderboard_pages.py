@@ -15,6 +15,7 @@ from server.competitions.lifecycle import is_revealed
 from server.db import now
 from server.deps import SessionDep
 from server.disclosure import gate
+from server.errors import NotRevealed, status_of
 from server.leaderboard import boards
 from server.leaderboard.boards import Board
 from server.leaderboard.ranking import Row, RowKind
@@ -22,7 +23,8 @@ from server.submissions import submissions
 from server.submissions import views as submission_views
 from server.submissions.baselines import baseline_names
 from server.submissions.list_filter import Show
-from server.submissions.views import SubmissionView, find_explanation
+from server.submissions.score_explanation import find_explanation
+from server.submissions.views import SubmissionView
 from server.web import leaderboard_view
 from server.web.charts import vega_charts
 from server.web.competition_pages import warnings_of_limits
@@ -52,7 +54,12 @@ def leaderboard_page(
     part: str = "",
 ) -> Response:
     """Show one page of a board; with `part=rows` only its lines, which the page asks for while it is scrolled."""
-    shown = boards.board_for(session, place.competition, board, organiser=place.is_organiser, phase=phase)
+    try:
+        shown = boards.board_for(session, place.competition, board, organiser=place.is_organiser, phase=phase)
+    except NotRevealed as error:
+        names = phases.names(place.file)
+        seen = {"place": place, "tab": "leaderboard", "error": error, "phases": names}
+        return page(request, "sealed_board.html", status=status_of(error), **seen)
     rows = shown.matching(q)
     pages = leaderboard_view.count_pages(rows)
     own_id = place.team.id if place.team else None
@@ -240,7 +247,10 @@ def scores_figure(session: SessionDep, place: PlaceDep) -> Response:
     until = min(now(), place.competition.closes_at).isoformat()
     rows += [{"at": until, "team": names[team_id], "score": score} for team_id, score in best.items()]
     own = place.team.name if place.team and place.team.id in names else None
-    return figure(vega_charts.score_over_time(rows, teams=list(names.values()), own=own, oracle=shown.oracle))
+    found = next((row.entry for row in shown.rows if row.entry.kind is RowKind.BASELINE), None)
+    baseline = (found.team, found.score) if found and found.score is not None else None
+    teams = list(names.values())
+    return figure(vega_charts.score_over_time(rows, teams=teams, own=own, oracle=shown.oracle, baseline=baseline))
 
 
 @router.get("/competitions/{slug}/leaderboard/figures/shake-up.json")

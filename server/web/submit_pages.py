@@ -3,11 +3,12 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from fastapi import Request, Response
+from fastapi import Request, Response, status
 from sqlalchemy.orm import Session
 from starlette.datastructures import FormData, UploadFile
 
 from lethe.competition.file import CompetitionFile
+from lethe.competition.visibility import Visibility
 from lethe.errors import AppError, InvalidSubmission, Violation
 from lethe.submission.archive import SOURCE_MIB
 from server.admission import AdmissionDep
@@ -32,6 +33,7 @@ from server.submissions.upload_check import (
     tasks_of,
 )
 from server.web.code_excerpt import ExcerptLine, excerpt
+from server.web.competition_pages import limit_of_a_run
 from server.web.cookies import Flash
 from server.web.csrf import FIELD, check_origin, check_token
 from server.web.deps import MemberDep, Place, PlaceDep, find_place, get_viewer
@@ -70,7 +72,7 @@ def submit_page(request: Request, session: SessionDep, place: PlaceDep, viewer: 
         used_up = True
     except Conflict:
         pass  # the page itself says that submissions are closed
-    return _form(request, place, quota=quota, used_up=used_up, barred=barred)
+    return _form(request, session, place, quota=quota, used_up=used_up, barred=barred)
 
 
 @router.post("/competitions/{slug}/submit", max_body_size=MAX_REQUEST_BYTES)
@@ -106,7 +108,10 @@ async def submit(
         raise
     except AppError as error:
         return await admission.read(database, _refused, request, slug=slug, viewer=viewer, sent=sent, error=error)
-    return redirect(request, f"/submissions/{submission_id}", flash=Flash("good", "Received, checked and queued."))
+    taken = redirect(request, f"/submissions/{submission_id}", flash=Flash("good", "Received, checked and queued."))
+    if request.headers.get("X-Requested-With") == "fetch":  # a script would follow a redirect, and use the message up
+        taken.status_code = status.HTTP_204_NO_CONTENT
+    return taken
 
 
 def _admit(session: Session, slug: str, request: Request) -> tuple[Account, CompetitionFile]:
@@ -160,11 +165,12 @@ def _refused(
 ) -> Response:
     place = find_place(session, competitions.get(session, slug, account=viewer), viewer)
     quota = submissions.quota_of_team(session, place.competition, place.team, at=now())
-    return _form(request, place, quota=quota, error=error, sent=sent)
+    return _form(request, session, place, quota=quota, error=error, sent=sent)
 
 
 def _form(
     request: Request,
+    session: Session,
     place: Place,
     *,
     quota: object,
@@ -173,13 +179,16 @@ def _form(
     error: AppError | None = None,
     sent: Sent | None = None,
 ) -> Response:
+    split = competitions.find_split(session, place.competition, Visibility.PUBLIC)
     return page(
         request,
         "submit.html",
         place=place,
+        run_limit=limit_of_a_run(place.file, split) if split and not place.tasks else None,
         tab="submit",
         quota=quota,
         limits=place.file.limits,
+        source_mib=min(SOURCE_MIB, place.file.limits.upload_mib),
         used_up=used_up,
         barred=barred,
         closed=_closed(place, at=now()),

@@ -203,3 +203,31 @@ def test_pasted_code_is_there_again_after_an_ended_session(person: Callable[...,
     assert page.input_value("#code") == "typed = 'with care'"
     ada.go("/competitions/digits/leaderboard")
     assert ada.go("/competitions/digits/submit").input_value("#code") == ""
+
+
+def test_refused_file_stays_chosen_and_is_told_in_place(person: Callable[..., Person]) -> None:
+    ada = person("ada")
+    page = ada.go("/competitions/digits/submit")
+    page.set_input_files("#file", {"name": "mine.py", "mimeType": "text/x-python", "buffer": b"def unlearning(:\n"})
+    page.click("#submit-form button[type=submit]")
+    page.wait_for_selector("#refused")
+    assert "syntax error" in page.inner_text("#refused")
+    assert page.evaluate("document.getElementById('file').files[0].name") == "mine.py"
+    good = b"def unlearning(net, retain_loader, forget_loader, val_loader):\n    pass\n"
+    page.set_input_files("#file", {"name": "mine.py", "mimeType": "text/x-python", "buffer": good})
+    page.click("#submit-form button[type=submit]")
+    page.wait_for_url("**/submissions/*")
+    assert "Received, checked and queued." in page.inner_text("body")
+
+
+@pytest.mark.parametrize(("name", "limit"), [("big.zip", "data-max-mib"), ("big.py", "data-max-source-mib")])
+def test_file_that_is_too_large_is_not_sent(person: Callable[..., Person], name: str, limit: str) -> None:
+    ada = person("ada")
+    page = ada.go("/competitions/digits/submit")
+    most = int(page.get_attribute("#file", limit))
+    buffer = bytes((most << 20) + 1)
+    page.set_input_files("#file", {"name": name, "mimeType": "application/octet-stream", "buffer": buffer})
+    assert f"at most {most} MiB are taken" in page.inner_text("#chosen")
+    page.click("#submit-form button[type=submit]")
+    assert page.url.endswith("/submit")
+    assert not page.evaluate("document.getElementById('submit-form').checkValidity()")

@@ -1,4 +1,5 @@
-// Drag and drop, and the name of the chosen file. Without this the plain file field works as well.
+// Drag and drop, the chosen file's name and size, and a refusal shown in place, so that the chosen file stays chosen.
+// Without this the plain form works as well.
 "use strict";
 
 (() => {
@@ -7,9 +8,15 @@
   const chosen = document.getElementById("chosen");
   const form = document.getElementById("submit-form");
 
+  const limit = (file) => Number(file.name.endsWith(".py") ? input.dataset.maxSourceMib : input.dataset.maxMib);
+  const size = (bytes) => (bytes < 1 << 20 ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / (1 << 20)).toFixed(1)} MiB`);
+
   const show = () => {
     const file = input.files[0];
-    chosen.textContent = file ? `${file.name}, ${(file.size / 1024).toFixed(1)} KiB` : "";
+    const isTooLarge = file && file.size > limit(file) * (1 << 20);
+    const tooLarge = isTooLarge ? `The file has ${size(file.size)}; at most ${limit(file)} MiB are taken.` : "";
+    input.setCustomValidity(tooLarge);
+    chosen.textContent = file ? `${file.name}, ${size(file.size)}. ${tooLarge}` : "";
     drop.classList.toggle("has-file", Boolean(file));
   };
   input.addEventListener("change", show);
@@ -27,17 +34,34 @@
       show();
     }
   });
-  form.addEventListener("submit", () => {
-    const button = form.querySelector("button[type=submit]");
-    button.disabled = true;
-    button.lastChild.textContent = "Sending…";
-  });
-  window.addEventListener("pageshow", () => {
-    const button = form.querySelector("button[type=submit]");
-    if (button.lastChild.textContent === "Sending…") {
-      button.disabled = false;
-      button.lastChild.textContent = "Submit";
+  const button = form.querySelector("button[type=submit]");
+  const wait = (waits) => {
+    button.disabled = waits;
+    button.lastChild.textContent = waits ? "Sending…" : "Submit";
+  };
+  const refuse = (refused) => {
+    document.getElementById("refused")?.remove();
+    form.before(refused);
+    refused.tabIndex = -1;
+    refused.focus();
+  };
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    wait(true);
+    try {
+      const headers = { "X-Requested-With": "fetch" };
+      const answer = await fetch(form.action, { method: "POST", body: new FormData(form), headers });
+      if (answer.status === 204) return window.location.assign(answer.headers.get("Location"));
+      if (answer.redirected) return window.location.assign(answer.url);
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const refused = page.getElementById("refused") || page.querySelector("main .empty");
+      if (!refused) return form.submit();
+      refuse(refused);
+    } catch {
+      return form.submit(); // the file has changed on disk, or the network failed: the browser says it
     }
+    wait(false);
   });
+  window.addEventListener("pageshow", () => wait(false));
   show();
 })();

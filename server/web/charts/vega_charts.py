@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import accumulate
+from math import ceil, floor, log10
 from typing import Any
 
 from server.web.charts.label_placement import LABEL_PX, place_labels
@@ -13,6 +14,7 @@ BOARDS = ("public", "private")
 MOVES = ("rose", "fell", "stayed")
 PARETO_KINDS = ("on the frontier", "dominated", "the oracle", "original model")
 OUT_OF_SIGHT = 3  # times the best score: beyond it, the oracle would squeeze all scores to the axis
+DECADES = 100  # from the least to the largest score: then the axis is of logarithms
 LINE_PX = 17  # of a name on the slope chart
 FAULT_NAMES = {"participant": "participant's", "organiser": "organiser's", "host": "host's"}
 
@@ -75,9 +77,17 @@ def failures(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def score_over_time(
-    rows: list[dict[str, Any]], *, teams: list[str], own: str | None, oracle: float | None
+    rows: list[dict[str, Any]],
+    *,
+    teams: list[str],
+    own: str | None,
+    oracle: float | None,
+    baseline: tuple[str, float] | None = None,
 ) -> dict[str, Any]:
-    """Best score so far of some teams, as steps. rows: at (ISO), team, score; teams: their names, best first."""
+    """Best score so far of some teams, as steps. rows: at (ISO), team, score; teams: their names, best first.
+
+    baseline: name and score of the best reference line.
+    """
     alt = load_altair()
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X(
@@ -85,7 +95,7 @@ def score_over_time(
             title=None,
             axis=alt.Axis(grid=False, format=_time_format(rows), tickCount=8, labelOverlap="greedy", labelSeparation=8),
         ),
-        y=alt.Y("score:Q", title="best score", axis=alt.Axis(tickCount=5)),
+        y=_score_axis("best score", [row["score"] for row in rows], oracle),
         color=alt.Color("team:N", title=None, sort=teams, legend=alt.Legend(symbolLimit=12, labelLimit=240)),
         tooltip=["team:N", alt.Tooltip("score:Q", format=".5f"), alt.Tooltip("at:T", format="%d %b %H:%M")],
     )
@@ -99,9 +109,13 @@ def score_over_time(
         .encode(shape=alt.Shape("team:N", title=None, sort=teams), opacity=clear)
         .add_params(chosen)
     )
-    if oracle is None:
-        return sized(alt.layer(lines, points), height=240)
-    return sized(alt.layer(lines, points, *_oracle_mark(oracle, [row["score"] for row in rows])), height=280)
+    marks = []
+    if baseline is not None:
+        words = f"{baseline[0]}, the best reference line"
+        marks = _line_at(baseline[1], words, dash=[2, 3], is_right=True)
+    if oracle is not None:
+        marks += _oracle_mark(oracle, [row["score"] for row in rows])
+    return sized(alt.layer(lines, points, *marks), height=240 if oracle is None else 280)
 
 
 def scores_of_team(rows: list[dict[str, Any]], *, oracle: float | None) -> dict[str, Any]:
@@ -113,8 +127,10 @@ def scores_of_team(rows: list[dict[str, Any]], *, oracle: float | None) -> dict[
     base = alt.Chart(alt.Data(values=values)).encode(x=alt.X("at:T", title=None, axis=axis))
     tooltip = ["name:N", alt.Tooltip("score:Q", format=".5f"), alt.Tooltip("at:T", format="%d %b %H:%M")]
 
+    scores = [row["score"] for row in rows]
+
     def y(field: str) -> Any:
-        return alt.Y(field, title="score", axis=alt.Axis(tickCount=5))
+        return _score_axis("score", scores, oracle, field=field)
 
     layers = [
         base.mark_line(interpolate="step-after", strokeWidth=1.5, opacity=0.55).encode(y=y("best:Q")),
@@ -123,20 +139,49 @@ def scores_of_team(rows: list[dict[str, Any]], *, oracle: float | None) -> dict[
     if any(row["low"] is not None for row in rows):  # of nothing no axis can be made
         ranges = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=5, opacity=0.35)
         layers.insert(0, ranges.encode(y=y("low:Q"), y2="high:Q"))
-    marks = [] if oracle is None else _oracle_mark(oracle, [row["score"] for row in rows])
+    marks = [] if oracle is None else _oracle_mark(oracle, scores)
     return sized(alt.layer(*layers, *marks), height=200)
+
+
+def _spans_decades(scores: Sequence[float]) -> bool:
+    """Return whether one axis from 0 would not show the least of these scores beside the largest."""
+    positive = [score for score in scores if score > 0]
+    return bool(positive) and max(positive) >= DECADES * min(positive)
+
+
+def _score_axis(title: str, scores: Sequence[float], oracle: float | None, *, field: str = "score:Q") -> Any:
+    """Return the axis of scores: of logarithms where they span decades, with 0 on it."""
+    alt = load_altair()
+    if not _spans_decades(scores):
+        return alt.Y(field, title=title, axis=alt.Axis(tickCount=5))
+    least, top = min(score for score in scores if score > 0), max(*scores, oracle or 0.0)
+    ticks = [10.0**power for power in range(floor(log10(least)), ceil(log10(top)) + 1)]
+    return alt.Y(
+        field,
+        title=f"{title}, logarithmic",
+        scale=alt.Scale(type="symlog", constant=least, domain=[0, 1.05 * top]),
+        axis=alt.Axis(values=[0, *ticks], format="~g"),
+    )
+
+
+def _line_at(score: float, words: str, *, dash: list[int], is_right: bool = False) -> list[Any]:
+    """Return a line over the whole width at a score, and what it is, at its left end or its right one."""
+    alt = load_altair()
+    mark = alt.Chart(alt.Data(values=[{"score": score}]))
+    rule = mark.mark_rule(strokeDash=dash, strokeWidth=1.5).encode(y="score:Q")
+    align, dx, x = ("right", -4, "width") if is_right else ("left", 4, 0)
+    return [rule, mark.mark_text(align=align, dx=dx, dy=-6, text=words).encode(y="score:Q", x=alt.value(x))]
 
 
 def _oracle_mark(oracle: float, scores: Sequence[float]) -> list[Any]:
     """Return the oracle's line; where it lies so high that the scores would lie flat on the axis, words at the top."""
     alt = load_altair()
-    mark = alt.Chart(alt.Data(values=[{"score": oracle}]))
     best = max(scores, default=0.0)
-    if 0 < best < oracle / OUT_OF_SIGHT:
+    if 0 < best < oracle / OUT_OF_SIGHT and not _spans_decades(scores):
+        mark = alt.Chart(alt.Data(values=[{"score": oracle}]))
         words = f"↑ oracle {oracle:.5f}, {oracle / best:.0f} times the best"
         return [mark.mark_text(align="right", dx=-4, dy=-6, text=words).encode(x=alt.value("width"), y=alt.value(0))]
-    rule = mark.mark_rule(strokeDash=[5, 4], strokeWidth=1.5).encode(y="score:Q")
-    return [rule, mark.mark_text(align="left", dx=4, dy=-6, text="the oracle").encode(y="score:Q", x=alt.value(0))]
+    return _line_at(oracle, "the oracle", dash=[5, 4])
 
 
 def score_against_cost(rows: list[dict[str, Any]], *, oracle: float | None) -> dict[str, Any]:
@@ -152,7 +197,7 @@ def score_against_cost(rows: list[dict[str, Any]], *, oracle: float | None) -> d
                 scale=alt.Scale(domain=[0, 1.15 * max([*(row["seconds"] for row in rows), 1e-3])]),
                 axis=alt.Axis(tickCount=6, grid=False),
             ),
-            y=alt.Y("score:Q", title="score", axis=alt.Axis(tickCount=5)),
+            y=_score_axis("score", [row["score"] for row in rows], oracle),
             tooltip=["name:N", alt.Tooltip("score:Q", format=".5f"), alt.Tooltip("seconds:Q", format=".3g")],
         )
     )

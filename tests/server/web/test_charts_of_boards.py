@@ -60,3 +60,15 @@ def test_charts_show_the_cost_of_the_readers_own_submissions_alone(server: Insta
     assert "against their cost" in visitor.get(f"{page}/charts").text
     values = visitor.get(f"{page}/figures/cost.json").json()["data"]["values"]
     assert [(row["score"], row["seconds"]) for row in values] == [(0.1, 2.0)]
+
+
+def test_scores_over_decades_have_a_logarithmic_axis_with_their_baseline() -> None:
+    rows = [{"at": "2026-11-01T00:00:00", "team": "ada", "score": score} for score in (0.0, 0.0004, 0.41)]
+    layers = score_over_time(rows, teams=["ada"], own=None, oracle=0.98, baseline=("msg", 0.3))["layer"]
+    axis = layers[0]["encoding"]["y"]
+    assert axis["scale"] == {"type": "symlog", "constant": 0.0004, "domain": [0, pytest.approx(1.029)]}
+    assert axis["axis"]["values"] == pytest.approx([0, 0.0001, 0.001, 0.01, 0.1, 1])
+    words = [layer["mark"]["text"] for layer in layers if "text" in layer["mark"]]
+    assert words == ["msg, the best reference line", "the oracle"]
+    near = score_over_time(rows[2:], teams=["ada"], own=None, oracle=0.98)["layer"]
+    assert "scale" not in near[0]["encoding"]["y"]

@@ -212,3 +212,23 @@ def test_failure_shows_the_next_step_while_there_is_one(server: Instance, ada: V
         page = ada.get(f"/submissions/{one}").text
         assert "Submit again" not in page
         assert "Choose as final" not in page
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        ({"message": "It broke.", "exception_type": "KeyError", "line": 12}, "exception: KeyError, line 12"),
+        ({"message": "Details are withheld."}, "exception"),
+    ],
+)
+def test_failed_row_says_where_it_failed(server, visitor, error, shown):
+    server.competition()
+    ada = server.participant()
+    server.submit(ada)
+    with server.database.write() as session:
+        submission = session.query(Submission).one()
+        submission.stage, submission.fault, submission.error_class = "failed", "participant", "exception"
+        submission.error = error
+    visitor.log_in("ada")
+    page = plain_text(visitor.get("/competitions/digits/submissions").text)
+    assert f"Failed {shown} –" in page

@@ -12,9 +12,10 @@ from server.config import get_settings
 from server.datetime_format import in_words
 from server.db import now
 from server.evaluations import leases
+from server.evaluations.claimed_shard import ShardFailure
 from server.models.competition import Competition
 from server.models.evaluation import Evaluation, RunLog, Shard, ShardAttempt
-from server.models.submission import Submission
+from server.models.submission import Fault, Submission
 from server.models.worker import Worker
 from tests.support.instance import GOOD_CODE, Instance, make_zip
 from tests.support.scores import add_score
@@ -308,6 +309,19 @@ def test_failure_on_hidden_data_says_that_the_smoke_run_passed(server: Instance,
     assert "The smoke run ended with:" not in page
     assert "Output of the smoke run epoch 1" in page
     assert "KeyError : It broke." in page, "of hidden data nothing is told but this"
+
+
+def test_submit_page_says_how_many_free_failures_are_left(server: Instance, ada: Visitor) -> None:
+    server.competition()
+    send(ada)
+    with server.database.write() as session:
+        shard = leases.claim(session, worker="w", lease_s=60)
+        assert shard is not None
+        failure = ShardFailure(fault=Fault.PARTICIPANT, error_class="exception", message="it raised", run=0)
+        leases.fail(session, shard, failure, runs_done=0)
+    page = plain_text(ada.get(SUBMIT).text)
+    assert "Left today 5 of 5" in page
+    assert "Free failures on the sample 19 left today" in page
 
 
 def test_a_host_s_failure_is_not_blamed_on_the_participant(server: Instance, ada: Visitor) -> None:
