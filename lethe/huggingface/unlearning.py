@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import lethe
 from lethe.errors import InvalidInput
-from lethe.huggingface.answer_scores import score_answers
+from lethe.huggingface.answer_scores import pad, score_answers
 from lethe.huggingface.checkpoint import Checkpoint
 from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.kept_results import fingerprint, versions
@@ -168,7 +168,10 @@ class _Answering(nn.Module):
 
 
 class _Loader:
-    """Batches of encoded answers, in another order in each pass. Padding and prompts have the label -100."""
+    """Batches of encoded answers, in another order in each pass. Padding and prompts have the label -100.
+
+    The mask is that of the evaluation, and of open-unlearning's collator: of what is not the padding token.
+    """
 
     def __init__(
         self, model: LanguageModel, answers: Sequence[Encoded], settings: UnlearningSettings, refused: Sequence[Encoded]
@@ -195,13 +198,10 @@ class _Loader:
         self.on_batch(self._n_given)
 
     def _batch(self, answers: Sequence[Encoded]) -> dict[str, Tensor]:
-        shape = (len(answers), max(len(answer.ids) for answer in answers))
-        ids = torch.full(shape, self._model.padding_id)
-        mask, labels = torch.zeros(shape, dtype=torch.int64), torch.full(shape, -100)
+        ids, mask = pad([answer.ids for answer in answers], self._model.padding_id)
+        labels = torch.full(ids.shape, -100)
         for row, answer in enumerate(answers):
-            own = torch.tensor(answer.ids)
-            ids[row, : len(own)], mask[row, : len(own)] = own, 1
-            labels[row, answer.start : len(own)] = own[answer.start :]
+            labels[row, answer.start : len(answer.ids)] = ids[row, answer.start : len(answer.ids)]
         return {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
 
