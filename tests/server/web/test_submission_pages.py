@@ -321,7 +321,7 @@ def test_submit_page_says_how_many_free_failures_are_left(server: Instance, ada:
         leases.fail(session, shard, failure, runs_done=0)
     page = plain_text(ada.get(SUBMIT).text)
     assert "Left today 5 of 5" in page
-    assert "Free failures on the sample 19 left today" in page
+    assert "Free failures 19 left today, on the sample" in page
 
 
 def test_a_host_s_failure_is_not_blamed_on_the_participant(server: Instance, ada: Visitor) -> None:
