@@ -91,6 +91,15 @@ def library_versions() -> dict[str, str]:
 
 
 def describe_version_change(before: dict[str, str], now: dict[str, str]) -> str:
-    """Say which libraries are not those that the split's first files were made with."""
-    changed = [f"{name} {before.get(name, 'unknown')} -> {now[name]}" for name in now if now[name] != before.get(name)]
+    """Say which libraries are not those that the split's first files were made with; nothing where all are.
+
+    The build, as in 0.26.0+cpu, is not part of every version that was written down.
+    """
+    changed = [
+        f"{name} {before.get(name, 'unknown')} -> {version}"
+        for name, version in now.items()
+        if version not in (then := before.get(name, "unknown"), then.partition("+")[0])
+    ]
+    if not changed:
+        return ""
     return f"libraries changed since this split was begun ({', '.join(changed)}); rebuilt files may differ in bits"

@@ -192,8 +192,8 @@ class Preparation(SplitParts):
     def run(self, step: Step) -> dict[str, Any]:
         """Make one step unless it is intact, and say so."""
         values = self.workspace.run(step)
-        if step.name == "versions" and values != (now := library_versions()):
-            self.progress(PreparationProgress("check", 0, 1, describe_version_change(values, now)))
+        if step.name == "versions" and (change := describe_version_change(values, library_versions())):
+            self.progress(PreparationProgress("check", 0, 1, change))
         if step.stage not in (STAGES["retrained"], STAGES["originals"]):
             self.progress(PreparationProgress(step.label, 1, 1))
         else:

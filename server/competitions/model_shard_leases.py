@@ -78,7 +78,7 @@ def claim(
     not needed for long waits, too.
     """
     at = clock(session)
-    fitting = [split for split in _divided(session, competitions, organisers) if _fits(facts, split)]
+    fitting = [split for split in _divided(session, competitions, organisers) if fits(facts, split)]
     needed = [split for split in fitting if not (submissions_wait and is_needed_later(session, split, at))]
     public = [split.id for split in needed if split.visibility == Visibility.PUBLIC]
     private = [split.id for split in needed if split.visibility != Visibility.PUBLIC]
@@ -229,8 +229,11 @@ def _failed_here(session: Session, facts: WorkerFacts) -> list[int]:
     return mine if takes else []
 
 
-def _fits(facts: WorkerFacts, split: Split) -> bool:
-    """Devices and releases of torch round differently; the models of one set are made by one kind."""
+def fits(facts: WorkerFacts, split: Split) -> bool:
+    """Return whether the worker may go on with a split that was divided.
+
+    Devices and releases of torch round differently; the models of one set are made by one kind.
+    """
     alike = minor_version(split.versions.get("torch")) == minor_version(facts.versions.get("torch"))
     return alike and split.device == facts.device
 

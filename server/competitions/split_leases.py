@@ -1,5 +1,6 @@
 """The preparation of splits, as the database sees it: leased to a worker, reported on, finished or failed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -91,12 +92,12 @@ def claim(session: Session, split_id: str, *, lease_s: float, device: str = "cpu
     )
 
 
-def public_split_to_finish(session: Session, *, device: str) -> str | None:
-    """Return a public split whose shards are all made and which nobody finishes: its competition waits for no more."""
+def public_splits_to_finish(session: Session, *, device: str) -> Sequence[str]:
+    """Return public splits whose shards are all made and which nobody finishes: a competition waits for no more."""
     divided = exists().where(ModelShard.split_id == Split.id)
     public = (Split.visibility == Visibility.PUBLIC.value) & (Split.device == device)
     wanted = is_unclaimed(clock(session)) & public & divided
-    return session.scalars(select(Split.id).where(wanted).limit(1)).first()
+    return session.scalars(select(Split.id).where(wanted).order_by(Split.id)).all()
 
 
 def heartbeat(session: Session, work: SplitWork, *, lease_s: float, stage: str, progress: float) -> bool:

@@ -41,6 +41,7 @@ from server.competitions.split_leases import PreparedSplit, SplitWork
 from server.config import Settings
 from server.datasets import datasets
 from server.datasets.upload import archive_limits
+from server.models.competition import Split
 from server.parsing.client import run_on_file
 from server.storage import dataset_key, split_key
 from server.workers import registration
@@ -164,6 +165,9 @@ def prepare(context: WorkerContext, split_id: str) -> bool:
         turns = present_turns(context, session)
         if turns is None or turns.why_not(preparation_turns.organiser_of(session, split_id)):
             return False
+        split = session.get_one(Split, split_id)
+        if split.versions and split.prepared_at is None and not model_shard_leases.fits(context.facts, split):
+            return False  # it would throw the models away and make them all again
         work = split_leases.claim(session, split_id, lease_s=settings.lease_s, device=settings.worker_device)
     if work is None:
         return False
@@ -175,8 +179,8 @@ def prepare(context: WorkerContext, split_id: str) -> bool:
 def finish_public(context: WorkerContext) -> bool:
     """Finish a public split whose models are all made, before anybody makes those of a private one."""
     with context.database.read() as session:
-        split_id = split_leases.public_split_to_finish(session, device=context.settings.worker_device)
-    return split_id is not None and prepare(context, split_id)
+        waiting = split_leases.public_splits_to_finish(session, device=context.settings.worker_device)
+    return any(prepare(context, split_id) for split_id in waiting)  # of one or the other it may not be the turn
 
 
 def present_turns(context: WorkerContext, session: Session) -> PreparationTurns | None:

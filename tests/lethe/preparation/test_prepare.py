@@ -21,6 +21,7 @@ from lethe.evaluation.manifest import Manifest, verify_split
 from lethe.evaluation.model_outputs import read_outputs
 from lethe.networks.builders import build
 from lethe.preparation import image_task, model_shards, preparation, prepare
+from lethe.preparation.fingerprint import describe_version_change
 from lethe.preparation.prepare import begin_split, prepare_shard, prepare_split
 from lethe.preparation.step_cache import PreparationProgress
 from lethe.runtime.data_loaders import load_data, make_loaders
@@ -209,6 +210,13 @@ def test_other_library_versions_are_reported_not_recorded(copy, make_competition
     (message,) = prepare_again(make_competition, copy)
     assert f"torch {recorded['torch']} -> 9.9" in message
     assert Manifest.read(copy).versions == recorded
+
+
+def test_build_that_was_not_written_down_is_no_change_of_version():
+    assert describe_version_change({"torchvision": "0.26.0+cpu"}, {"torchvision": "0.26.0"}) == ""
+    assert "torch 2.11.0+cpu -> 2.11.0+cu130" in describe_version_change(
+        {"torch": "2.11.0+cpu"}, {"torch": "2.11.0+cu130"}
+    )
 
 
 def test_another_recipe_makes_everything_again(copy: Path, make_competition: MakeCompetition) -> None:

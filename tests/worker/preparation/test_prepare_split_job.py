@@ -31,7 +31,7 @@ from lethe.training.checkpoints import TrainingCheckpoints
 from lethe.training.trainer import ModelTraining
 from server import queue
 from server.competitions import model_shard_leases as rows
-from server.competitions import stalled_preparations
+from server.competitions import split_leases, stalled_preparations
 from server.config import Settings
 from server.db import Database, clock, now
 from server.models.account import Account, Role
@@ -408,6 +408,26 @@ def test_whoever_asks_for_a_shard_finishes_a_public_split_first(database, host, 
     monkeypatch.setattr(tasks, "send", lambda *_: None)
     monkeypatch.setattr(tasks, "_heard_of", nullcontext)
     assert tasks.prepare_shard() == (shown == Visibility.PUBLIC)
+
+
+def test_another_release_of_torch_does_not_finish_what_it_would_make_again(database, host):
+    split_id, context = begin(database, competition()), host()
+    assert prepare_split_job.prepare(context, split_id)
+    while make_shard(context):
+        pass
+    other = host("b")
+    other.facts = replace(other.facts, versions={"torch": "1.0.0"})
+    assert not prepare_split_job.finish_public(other)
+    assert not prepare_split_job.prepare(other, split_id)
+    assert prepare_split_job.finish_public(context)
+
+
+def test_split_whose_turn_it_is_not_holds_up_no_other(database, host, monkeypatch):
+    context, tried = host(), []
+    monkeypatch.setattr(split_leases, "public_splits_to_finish", lambda *_, **__: ["forbidden", "allowed", "later"])
+    monkeypatch.setattr(prepare_split_job, "prepare", lambda _, split: tried.append(split) or split == "allowed")
+    assert prepare_split_job.finish_public(context)
+    assert tried == ["forbidden", "allowed"]
 
 
 def test_untrained_model_stops_the_preparation_and_is_named(database, host, monkeypatch):
