@@ -248,7 +248,7 @@ def _print_submission(submission: JsonObject, placing: JsonObject, *, as_json: b
             ("exception", failure.get("exception_type")),
             ("where", _where(failure)),
             ("", failure.get("message")),
-            ("quota", "this one does not count" if submission["refunded"] else None),
+            ("quota", "this one does not count" if submission["refunded"] and not submission.get("part_of") else None),
         )
     )
     if parts := submission.get("parts"):

@@ -82,6 +82,12 @@ def hold_team(session: Session, team_id: str) -> None:
     session.execute(select(Team.id).where(Team.id == team_id).with_for_update(key_share=True))
 
 
+def hold_team_of(session: Session, submission_id: str) -> None:
+    """Do the same with the team of a submission, which is not loaded: another transaction may change it meanwhile."""
+    theirs = select(Submission.team_id).where(Submission.id == submission_id).scalar_subquery()
+    session.execute(select(Team.id).where(Team.id == theirs).with_for_update(key_share=True))
+
+
 def bits_told(session: Session, team_id: str, *, since: datetime, before: datetime) -> float:
     """Return the bits that failures have told a team in [since, before), whoever sent the submissions then."""
     told = (

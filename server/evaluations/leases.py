@@ -107,6 +107,7 @@ def fail(session: Session, shard: ClaimedShard, failure: ShardFailure, *, runs_d
 
     What an untrusted worker alone has seen ends nothing: a trusted worker runs the shard again.
     """
+    evaluation_repository.hold_team_of(session, shard.submission_id)  # first, as whoever cancels or merges does
     evaluation = evaluation_repository.lock_evaluation(session, shard.evaluation_id)
     if is_untrusted(session, shard):
         outcome = "given-back" if failure.error_class in OF_THE_MACHINE else "unconfirmed"

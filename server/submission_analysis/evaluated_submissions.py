@@ -86,6 +86,9 @@ def get_arrays(
     if evaluated.evaluation is None or evaluated.score is None:
         raise NotFound(f"{evaluated.submission.id} has no score on the {evaluated.visibility} split")
     shards = analysis_repository.shards_with_results(session, evaluated.evaluation.id)
+    n_stored, n_runs = sum(shard.n_runs for shard in shards), evaluated.evaluation.n_runs
+    if side is ModelSet.UNLEARNED and 0 < n_stored < n_runs:
+        raise NotFound(f"The outputs of {n_stored} of {n_runs} runs are stored; those of the others are made again")
     arrays = read_arrays(storage, evaluated.evaluation.split, competition.slug, shards, side=side)
     return spool(lambda file: np.savez(file, allow_pickle=False, **arrays))
 

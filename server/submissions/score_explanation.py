@@ -81,7 +81,7 @@ def advice(score: float, references: Sequence[ScoreReference]) -> str:
         )
     if baseline and score < baseline.score:
         return (
-            f"The reference line {baseline.name} has {baseline.score - score:.3f} more: begin with its method, and "
+            f"The reference line {baseline.name} has {baseline.score - score:.5f} more: begin with its method, and "
             "change one constant at a time."
         )
     return (

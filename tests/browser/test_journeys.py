@@ -13,6 +13,7 @@ from server.deps import get_database
 from server.models.account import WebSession
 from server.models.evaluation import Shard, ShardAttempt
 from server.models.submission import Submission
+from server.teams import team_repository
 from tests.browser.conftest import Person
 
 if TYPE_CHECKING:
@@ -231,3 +232,37 @@ def test_file_that_is_too_large_is_not_sent(person: Callable[..., Person], name:
     page.click("#submit-form button[type=submit]")
     assert page.url.endswith("/submit")
     assert not page.evaluate("document.getElementById('submit-form').checkValidity()")
+
+
+@pytest.mark.parametrize("answer", ["gateway", "none"])
+def test_file_whose_answer_is_lost_is_not_sent_twice(person: Callable[..., Person], answer: str) -> None:
+    ada = person("ada")
+    page = ada.go("/competitions/digits/submit")
+    sent: list[str] = []
+
+    def lose(route: "Route") -> None:
+        sent.append(route.request.method)
+        if answer == "gateway":
+            route.fulfill(status=504, content_type="text/html", body="<h1>504 Gateway Time-out</h1>")
+        else:
+            route.abort("connectionreset")
+
+    page.route(lambda url: url.endswith("/digits/submit"), lose)
+    page.set_input_files("#file", {"name": "mine.py", "mimeType": "text/x-python", "buffer": CODE})
+    page.click("#submit-form button[type=submit]")
+    page.wait_for_selector("#refused")
+    assert "It may have been received: see My submissions" in page.inner_text("#refused")
+    assert sent == ["POST"]
+    assert page.evaluate("document.getElementById('file').files[0].name") == "mine.py"
+    page.click("#refused a")
+    page.wait_for_url("**/digits/submissions")
+
+
+def test_button_stays_disabled_where_nothing_is_left(
+    person: Callable[..., Person], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = person("ada")
+    monkeypatch.setattr(team_repository, "count_counted", lambda *_, **__: 99)
+    page = ada.go("/competitions/digits/submit")
+    page.get_by_text("submissions of today are used").wait_for()
+    assert page.is_disabled("#submit-form button[type=submit]")

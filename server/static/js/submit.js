@@ -36,7 +36,7 @@
   });
   const button = form.querySelector("button[type=submit]");
   const wait = (waits) => {
-    button.disabled = waits;
+    button.disabled = waits || "usedUp" in button.dataset;
     button.lastChild.textContent = waits ? "Sending…" : "Submit";
   };
   const refuse = (refused) => {
@@ -44,6 +44,20 @@
     form.before(refused);
     refused.tabIndex = -1;
     refused.focus();
+  };
+  // What was sent may have been taken all the same: to send it once more by itself would cost two of the quota.
+  const doubt = (why) => {
+    const told = document.createElement("div");
+    told.id = "refused";
+    told.setAttribute("role", "alert");
+    told.className = "notice notice-bad";
+    const own = document.createElement("a");
+    own.href = form.action.replace(/submit$/, "submissions");
+    own.textContent = "My submissions";
+    const words = document.createElement("p");
+    words.append(`${why} It may have been received: see `, own, " before you send it again.");
+    told.append(words);
+    refuse(told);
   };
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -55,10 +69,10 @@
       if (answer.redirected) return window.location.assign(answer.url);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const refused = page.getElementById("refused") || page.querySelector("main .empty");
-      if (!refused) return form.submit();
-      refuse(refused);
+      if (refused) refuse(refused);
+      else doubt(`The answer has the status ${answer.status}.`);
     } catch {
-      return form.submit(); // the file has changed on disk, or the network failed: the browser says it
+      doubt("The network failed, or the file has changed since it was chosen.");
     }
     wait(false);
   });

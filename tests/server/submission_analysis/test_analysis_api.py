@@ -104,6 +104,14 @@ def test_arrays_of_a_score_are_downloaded_and_score_it_again(server: Instance, o
         assert {name: found[name].tolist() for name in found} == {k: v.tolist() for k, v in arrays[side].items()}
     assert server.client.get(url, params={"split": "private"}, headers=of_digits).status_code == 404
     assert server.client.get(url, headers=server.participant("eve")).status_code in (403, 404)
+    with server.database.write() as session:
+        session.scalars(select(Shard).where(Shard.first_run == 3)).one().result_key = None
+    answer = server.client.get(url, headers=of_digits)
+    assert (answer.status_code, answer.json()["detail"]) == (
+        404,
+        "The outputs of 3 of 4 runs are stored; those of the others are made again",
+    )
+    assert server.client.get(url, params={"models": "retrained"}, headers=of_digits).status_code == 200
 
 
 def test_arrays_that_are_not_stored_are_not_found(server: Instance, of_digits: dict[str, str]) -> None:

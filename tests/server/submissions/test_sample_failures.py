@@ -1,16 +1,18 @@
 """Failures on the public sample do not count against the quota, so often a day; it is shown as it is enforced."""
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy.orm import Session
 
 from server.db import now
-from server.evaluations import leases, results
+from server.evaluations import evaluation_repository, leases, results
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
-from server.models.evaluation import Shard, ShardKind
+from server.models.evaluation import Evaluation, Shard, ShardKind
 from server.models.submission import Fault, Submission
 from tests.support.instance import Instance
 from tests.support.leases import claim, close
@@ -126,3 +128,26 @@ def test_upload_while_the_failure_is_written(both: Instance) -> None:
     _, answer = at_once(lambda: fail(both, shard), lambda: both.submit(ada))
     assert answer.status_code == (201 if quota(both, ada)["remaining"] == 0 else 429)
     assert quota(both, ada)["used_today"] == (1 if answer.status_code == 201 else 0)
+
+
+def test_cancelling_while_the_failure_is_written_waits_for_it(both: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    both.competition()
+    ada = both.participant()
+    submission = both.submit(ada).json()["id"]
+    shard = claim(both.database)
+    lock, calls = evaluation_repository.lock_evaluation, iter([0.8])
+
+    def slow(session: Session, evaluation_id: str) -> Evaluation:
+        found = lock(session, evaluation_id)
+        time.sleep(next(calls, 0.0))
+        return found
+
+    def cancel() -> Any:
+        time.sleep(0.3)
+        return both.client.post(f"/api/v1/submissions/{submission}/cancel", headers=ada)
+
+    monkeypatch.setattr(evaluation_repository, "lock_evaluation", slow)
+    _, answer = at_once(lambda: fail(both, shard), cancel)
+    assert answer.status_code == 409, "it has failed; on PostgreSQL neither holds what the other waits for"
+    shown = both.client.get(f"/api/v1/submissions/{submission}", headers=ada).json()
+    assert (shown["stage"], shown["refunded"]) == ("failed", True)

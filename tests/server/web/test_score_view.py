@@ -152,11 +152,20 @@ def test_score_stands_beside_its_references_where_factors_are_closed(
     assert shown["explanation"] is None
     beside = [(one["kind"], one["name"], one["score"]) for one in shown["context"]["references"]]
     assert beside == [("oracle", "Oracle", 0.2), ("baseline", "msg", 0.08), ("original", "Original model", 0.0021)]
-    assert "msg has 0.030 more" in shown["context"]["advice"]
+    assert "msg has 0.03000 more" in shown["context"]["advice"]
     page = plain_text(visitor.get(f"/submissions/{own}").text)
     assert shown["context"]["advice"] in page
     assert "msg best reference line 0.08000" in page
+    assert ("Your team, on the ladder 0.05000" if ladder else "This submission 0.05000") in page
+    assert "The score is forgetting quality times two ratios" in page
     assert "lethe check" in page
+
+
+def test_score_that_ranks_by_metrics_is_not_called_forgetting_quality(make: Make, visitor: Visitor) -> None:
+    _, (own,) = make(0.05, extra='[report]\nmetrics = ["klom"]\n[ranking]\nby = "klom"\n')
+    page = plain_text(visitor.get(f"/submissions/{own}").text)
+    assert "The score is klom, on a scale from the original model (0) to the oracle (1)." in page
+    assert "The score is forgetting quality" not in page
 
 
 @pytest.mark.parametrize(
@@ -164,7 +173,7 @@ def test_score_stands_beside_its_references_where_factors_are_closed(
     [
         (0.19, "It is close to exact retraining"),
         (0.01, "It is about what a model has that forgets nothing"),
-        (0.07, "The reference line msg has 0.010 more"),
+        (0.07, "The reference line msg has 0.01000 more"),
         (0.09, "What is left lies between"),
     ],
 )

@@ -2,8 +2,12 @@
 
 import pytest
 
+from server.evaluations import leases
+from server.evaluations.claimed_shard import ShardFailure
 from server.models.account import Role
+from server.models.submission import Fault
 from tests.support.instance import GOOD_CODE, Instance
+from tests.support.leases import claim
 from tests.support.tasks import make_ready, open_tasks, part_ids, score_parts
 from tests.support.web import Visitor, plain_text
 
@@ -84,3 +88,24 @@ def test_the_organiser_sees_the_splits_of_every_task(tasks: Instance, visitor: V
         assert visitor.get(path).status_code == 200, path
     for path in ("/organise/three--faces", "/organise/three--faces/submissions", "/organise/three--faces/rejudgings"):
         assert visitor.get(path).status_code == 200, path
+
+
+def test_part_that_failed_on_the_sample_says_nothing_of_the_quota(tasks: Instance, visitor: Visitor) -> None:
+    """Its submission counts all the same, because another part of it has a score."""
+    whole = sent(visitor, tasks=["faces", "digits"])
+    shard = claim(tasks.database)
+    failure = ShardFailure(fault=Fault.PARTICIPANT, error_class="exception", message="it raised", run=0)
+    tasks.database.retrying(lambda session: leases.fail(session, shard, failure, runs_done=0))
+    own = part_ids(tasks, whole)
+    score_parts(tasks, whole, **{next(name for name in own if own[name] != shard.submission_id): 0.1})
+    page = plain_text(visitor.get(f"/submissions/{shard.submission_id}").text)
+    assert "Error class exception What happened" in page
+    assert "not counted" not in page
+    assert "Left today 4 of 5" in plain_text(visitor.get("/competitions/three/submit").text)
+
+
+def test_sealed_private_board_keeps_the_tabs_of_the_tasks(tasks: Instance, visitor: Visitor) -> None:
+    for slug in ("three", "three--faces"):
+        answer = visitor.get(f"/competitions/{slug}/leaderboard?board=private")
+        assert (answer.status_code, "Not revealed yet" in answer.text) == (404, True)
+        assert f'href="/competitions/{slug}/leaderboard"' in answer.text
