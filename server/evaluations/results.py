@@ -12,7 +12,7 @@ from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, EvaluationState
 from server.models.submission import Fault, Stage, Submission
 
-FREE_SAMPLE_FAILURES = 20  # of a team and UTC day: one run each, so together less than a 25th of 512 runs
+FREE_SAMPLE_FAILURES = 20  # of a team and UTC day: one run each
 
 
 def is_refunded(session: Session, evaluation: Evaluation, submission: Submission) -> bool:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from lethe.competition.file import Training
 from lethe.data.image_batches import ImageBatches
 from lethe.networks.builders import build, to_inputs
 from lethe.training import stacked_training
@@ -67,15 +68,17 @@ def stacked(kind: str) -> dict[str, nn.Parameter]:
     return {name: nn.Parameter(torch.stack([value] * 3)) for name, value in network(kind).state_dict().items()}
 
 
-def test_stacked_perceptrons_have_gradients_on_the_gpu() -> None:
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_stacked_perceptrons_take_their_steps_on_the_gpu(optimizer):
     state, images = stacked("mlp"), to_inputs(pictures("mlp"), network_description("mlp"))
     shares = torch.full((3, 6, N_CLASSES), 1 / 6, device=CUDA)
-    stacked_training._mlp_backward(state, images.expand(3, *images.shape), shares)
+    take_step = stacked_training._mlp_steps(state, Training(epochs=1, learning_rate=0.1, optimizer=optimizer))
+    take_step(images.expand(3, *images.shape), shares, 0.1)
     for parameter in state.values():
         assert parameter.grad is not None
         assert (parameter.grad.device.type, parameter.grad.shape) == ("cuda", parameter.shape)
     with pytest.raises(RuntimeError, match="device"):
-        stacked_training._mlp_backward(state, images.expand(3, *images.shape), shares.cpu())
+        take_step(images.expand(3, *images.shape), shares.cpu(), 0.1)
 
 
 def test_stacked_convolutions_answer_on_the_gpu() -> None:
