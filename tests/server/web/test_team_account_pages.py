@@ -133,7 +133,7 @@ def test_mail_that_is_never_sent_is_not_promised(server, visitor, monkeypatch):
     promise, refusal = "links for a forgotten password go there", "this server sends no mail now"
     server.account("ada")
     for sends, said, unsaid in ((False, refusal, promise), (True, promise, refusal)):
-        monkeypatch.setattr(outbox, "is_on", lambda sends=sends: sends)
+        monkeypatch.setattr(outbox, "sends_mail", lambda sends=sends: sends)
         visitor.client.cookies.clear()
         pages = [visitor.get("/register").text]
         visitor.log_in("ada")
