@@ -316,6 +316,7 @@ def fail_over_time(session: Session, shard: ClaimedShard, *, runs_done: int) -> 
 
     The time of untrusted workers proves nothing: what they had a part in, trusted ones make again instead.
     """
+    evaluation_repository.hold_team_of(session, shard.submission_id)  # first, as in `fail`
     evaluation_repository.lock_evaluation(session, shard.evaluation_id)
     if is_untrusted(session, shard):
         return hand_to_trusted(session, shard, runs_done=runs_done)
