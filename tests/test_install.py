@@ -3,10 +3,17 @@
 import re
 import subprocess
 from pathlib import Path
+from typing import ClassVar
 
+import numpy as np
 import pytest
+from numba.core.event import Event, Listener, install_listener
 
-from scripts import install
+from lethe.competition.file import Scoring
+from lethe.evaluation.competition_score import score_outputs
+from lethe.metrics.scoring.calibration import doubt_about
+from lethe.metrics.scoring.score import ModelOutputs
+from scripts import compile_ahead, install
 
 ROOT = Path(__file__).parents[1]
 LOCK = (ROOT / "requirements.lock").read_text()
@@ -18,7 +25,32 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     commands: list[tuple[str, ...]] = []
     monkeypatch.setattr(install, "_runs", lambda *command: not commands.append(command))
     monkeypatch.setattr(install, "size_of_environment", lambda: 0)
+    monkeypatch.setattr(install, "compile_ahead", lambda: None)
     return commands
+
+
+def test_parts_of_compiling_are_what_there_is() -> None:
+    assert list(install.PARTS) == list(compile_ahead.PARTS)
+
+
+def test_a_score_finds_all_its_loops_compiled() -> None:
+    class Compilations(Listener):
+        seen: ClassVar[list[str]] = []
+
+        def on_start(self, event: Event) -> None:
+            self.seen.append(str(event.data["dispatcher"]))
+
+        def on_end(self, event: Event) -> None: ...
+
+    compile_ahead.compile_scorer()
+    rng = np.random.default_rng(1)
+    u, o, r = rng.normal(size=(3, 48, 5))
+    with install_listener("numba:compile", Compilations()):
+        found, best = (
+            score_outputs(ModelOutputs(each), ModelOutputs(r), scoring=Scoring(), attack_seed=2) for each in (u, o)
+        )
+        doubt_about(found, best, unlearned=u, oracle_models=o, retrained=r)
+    assert Compilations.seen == []
 
 
 def fail(monkeypatch: pytest.MonkeyPatch, ran: list[tuple[str, ...]], word: str) -> None:

@@ -41,7 +41,7 @@ def main() -> None:
     zygote.stay_single_threaded()
     _fork_children()
     if arguments.for_notebooks:
-        _import_usual_libraries()
+        import_usual_libraries()
     gc.collect()
     gc.freeze()  # the collections of zygotes and runs then leave the shared pages alone
     isolate.use_huge_pages()
@@ -62,7 +62,7 @@ def _fork_children() -> None:
         multiprocessing.set_start_method("fork")
 
 
-def _import_usual_libraries() -> None:
+def import_usual_libraries() -> None:
     """Load what nearly every notebook loads, so that its runs need not."""
     for name in USUAL_LIBRARIES:
         with contextlib.suppress(ImportError):
