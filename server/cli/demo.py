@@ -101,9 +101,12 @@ def _hold(settings: Settings, instance: RunningInstance, stages: Stages, *, wait
     with LetheClient(instance.url) as organiser, OverallProgress(steps, console=console) as progress:
         organiser.log_in(name, password, label="demo")
         with stages.stage(PREPARE):
-            _prepare(organiser, progress)
+            _begin_to_prepare(organiser)
+            clients = {entrant: _participant(settings, instance, entrant) for entrant in ENTRANTS}
+            _wait_for_preparation(organiser, progress)
+            organiser.open(SLUG)
         with stages.stage(EVALUATE):
-            _compete(settings, instance, organiser, progress)
+            _compete(clients, organiser, progress)
         if wait_for_baselines:
             with stages.stage(BASELINES):
                 _wait_for_baselines(organiser, progress)
@@ -112,8 +115,8 @@ def _hold(settings: Settings, instance: RunningInstance, stages: Stages, *, wait
         return organiser.leaderboard(SLUG) | {"runs": runs, "baselines_left": left}
 
 
-def _prepare(organiser: LetheClient, progress: OverallProgress) -> None:
-    """Create, prepare and open the competition, or take it up where an earlier demo left it."""
+def _begin_to_prepare(organiser: LetheClient) -> None:
+    """Create the competition and have it prepared, or take it up where an earlier demo left it."""
     try:
         competition = organiser.competition(SLUG)
     except ApiError as error:
@@ -129,6 +132,9 @@ def _prepare(organiser: LetheClient, progress: OverallProgress) -> None:
     has_failed = any(split["state"] == "failed" for split in organiser.preparation(SLUG)["splits"])
     if competition["state"] == "draft" or (competition["state"] == "preparing" and has_failed):
         organiser.prepare(SLUG)
+
+
+def _wait_for_preparation(organiser: LetheClient, progress: OverallProgress) -> None:
     while True:
         competition = organiser.preparation(SLUG)
         splits = competition["splits"]
@@ -139,17 +145,16 @@ def _prepare(organiser: LetheClient, progress: OverallProgress) -> None:
         if competition["state"] not in ("draft", "preparing"):
             break
         time.sleep(LOOK_EVERY_S)
-    organiser.open(SLUG)
 
 
-def _compete(settings: Settings, instance: RunningInstance, organiser: LetheClient, progress: OverallProgress) -> None:
+def _compete(clients: Mapping[Entrant, LetheClient], organiser: LetheClient, progress: OverallProgress) -> None:
     """Send the example submissions, each as its own participant, and wait for their ends.
 
     The organiser sees each run as it ends; their teams see quarters, a minute later.
     """
     sent: dict[str, str] = {}
-    for entrant in ENTRANTS:
-        with _participant(settings, instance, entrant) as client:
+    for entrant, client in clients.items():
+        with client:
             sent[entrant.team] = _submitted(client, entrant)
     while True:
         rows = {row["id"]: row for row in organiser.get(f"/competitions/{SLUG}/all-submissions")}

@@ -94,5 +94,7 @@ def test_demo_opens_beside_a_fast_scheduler(server: Instance, monkeypatch: pytes
             slug = f"digits-{number}"
             monkeypatch.setattr(demo, "SLUG", slug)
             monkeypatch.setattr(demo, "competition_file", lambda slug=slug: competition_toml(slug))
-            demo._prepare(organiser, OverallProgress(demo.STEP_S, quiet=True))
+            demo._begin_to_prepare(organiser)
+            demo._wait_for_preparation(organiser, OverallProgress(demo.STEP_S, quiet=True))
+            organiser.open(demo.SLUG)
             assert organiser.competition(slug)["state"] == "open"
