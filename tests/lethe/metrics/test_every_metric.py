@@ -82,6 +82,11 @@ def reordered(arrays: synthetic.Arrays, order: tuple[int, ...]) -> synthetic.Arr
     return changed
 
 
+def other_orders(n: int) -> st.SearchStrategy[list[int]]:
+    """Return every order but the one that is there, which made-up inputs begin with, and which shows nothing."""
+    return st.permutations(range(n)).filter(lambda order: order != list(range(n)))
+
+
 def test_metrics_of_images_are_all_computable():
     assert {"klom", "miau", "tow", "zrf", "mia_loss", "accuracy_gap", "relearn_time", "nomus"} <= set(COMPUTABLE)
     assert len(COMPUTABLE) >= 31
@@ -107,16 +112,16 @@ def test_metric_is_the_same_twice(metric_id):
     assert (first.value, first.interval) == (second.value, second.interval)
 
 
-@settings(max_examples=3)
-@given(order=st.permutations(range(synthetic.N_MODELS)))
+@settings(max_examples=2)
+@given(order=other_orders(synthetic.N_MODELS))
 @pytest.mark.parametrize("metric_id", ORDERLESS)
 def test_metric_ignores_the_order_of_runs(metric_id, order):
     changed = result_of(inputs_with_runs_in(tuple(order)), metric_id)
     require_follows(changed, plain_result(metric_id), by="per_run", order=tuple(order))
 
 
-@settings(max_examples=3)
-@given(order=st.permutations(range(synthetic.N_FORGET)))
+@settings(max_examples=2)
+@given(order=other_orders(synthetic.N_FORGET))
 @pytest.mark.parametrize("metric_id", ORDERLESS)
 def test_metric_ignores_the_order_of_examples(metric_id, order):
     changed = result_of(inputs_with_examples_in(tuple(order)), metric_id)
