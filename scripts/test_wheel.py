@@ -20,13 +20,14 @@ PYTHON_FIRST = (
     "import lethe, numpy as np; r = np.random.default_rng(0).normal(size=(2, 16, 5)); "
     "e = lethe.evaluate(r[0], r[1]); print(e, e.to_json(), e._repr_html_(), lethe.score(r[0], r[1]))"
 )
-# What must work with each extra: commands, run one after the other in an empty folder.
+ARRAYS = ("python", "-c", "import numpy as np; [np.savez(n, confidences=np.random.randn(16, 5)) for n in ('U', 'R')]")
+# What must work with each extra, and with none: commands, run one after the other in an empty folder.
 BASE = (
     ("lethe", "--version"),
     ("lethe", "metrics"),
     ("lethe", "methods", "list"),
     ("lethe", "methods", "show", "scrub"),
-    ("python", "-c", "import numpy as np; [np.savez(n, confidences=np.random.randn(16, 5)) for n in ('U', 'R')]"),
+    ARRAYS,
     ("lethe", "score", "--unlearned", "U.npz", "--retrained", "R.npz", "--json"),
     ("lethe", "evaluate", "--unlearned", "U.npz", "--retrained", "R.npz", "--json"),
     ("python", "-W", "error", "-c", PYTHON_FIRST),
@@ -42,7 +43,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "torch": (*BASE, *TORCH),
     "hf": (("python", "-c", "import lethe.huggingface.tasks"),),
     "harness": (("python", "-c", "import lethe.huggingface.harness_task, lm_eval"),),
-    "plots": (("lethe", "evaluate", "--unlearned", "U.npz", "--retrained", "R.npz", "--plot", "metrics.png"),),
+    "plots": (ARRAYS, ("lethe", "evaluate", "--unlearned", "U.npz", "--retrained", "R.npz", "--plot", "metrics.png")),
     "frames": (("python", "-c", PYTHON_FIRST + "; print(e.to_frame())"),),
     "parquet": (("python", "-c", "import pyarrow, pandas"),),
     "networks": (("python", "-c", "import timm"),),
@@ -105,7 +106,7 @@ def _test(wheel: Path, python: str, extra: str, folder: Path) -> None:
     _uv("pip", "install", "-q", "--python", environment / "bin" / "python", "-c", _constraints(folder), wanted)
     (work / "small.toml").write_text(COMPETITION.read_text().replace("n_models = 512", "n_models = 4"))
     (work / "small-benchmark.toml").write_text(BENCHMARK)
-    commands = [*BASE, *(command for name in names for command in COMMANDS[name])]
+    commands = [command for name in names or [""] for command in COMMANDS[name]]
     for command in dict.fromkeys(commands):
         _run(environment, work, command)
     size = subprocess.run(["du", "-smD", environment], check=True, capture_output=True, text=True).stdout.split()[0]
