@@ -14,19 +14,11 @@ from server.competitions import competitions
 from server.dashboard import dashboard
 from server.dashboard.dashboard import DailyFailures, Dashboard, HourlyRuns
 from server.dashboard.forecast import Capacity, RescoringForecast
-from server.dashboard.health_warnings import Host
+from server.dashboard.health_warnings import HealthWarning, Host
 from server.dashboard.shown_work import FailureCount, Running, Waiting
 from server.deps import SessionDep
 from server.models.competition import Competition
 from server.problem_details import problems
-
-
-class WarningOut(Out):
-    """One thing that is not in order."""
-
-    text: str = Field(examples=["The public split of digits could not be prepared."])
-    is_bad: bool = Field(description="whether it needs somebody now")
-    competition: str = Field(default="", description="empty where it is about all")
 
 
 class WorkerOut(Out):
@@ -54,7 +46,7 @@ class DashboardOut(Out):
 
     at: datetime
     competitions: dict[str, str] = Field(description="state by name", examples=[{"digits": "open"}])
-    warnings: list[WarningOut]
+    warnings: list[HealthWarning]
     unfinished: int = Field(description="submissions that have not ended")
     runs_left: int
     runs_per_hour: int = Field(description="runs that ended within the last hour")

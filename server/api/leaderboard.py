@@ -17,21 +17,10 @@ from server.deps import SessionDep
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber
 from server.leaderboard import boards
-from server.leaderboard.columns import BoardColumn, ColumnValue, board_row
+from server.leaderboard.columns import BoardColumn, Column, ColumnValue, board_row
 from server.leaderboard.ranking import Row, RowKind
 from server.middleware import PROXY_CACHE
 from server.problem_details import problems
-
-
-class ColumnOut(Out):
-    """A metric beside the score, and what it is of exact retraining and of the original model."""
-
-    id: str = Field(examples=["klom"])
-    title: str
-    unit: str
-    direction: str = Field(description="higher, lower, towards retrained, none")
-    oracle: ShownNumber | None
-    original: ShownNumber | None
 
 
 class LeaderboardRow(Out):
@@ -124,7 +113,7 @@ class LeaderboardPage(BaseModel):
     teams: int = Field(description="ranked teams on the whole board")
     total: int = Field(description="lines that match, references included")
     offset: int
-    columns: list[ColumnOut] = Field(default=[], description="metrics that the organiser shows beside the score")
+    columns: list[Column] = Field(default=[], description="metrics that the organiser shows beside the score")
     rows: list[LeaderboardRow]
 
 
@@ -180,6 +169,6 @@ def show_leaderboard(
         teams=shown.teams,
         total=len(rows),
         offset=offset,
-        columns=[ColumnOut.read(column) for column in shown.columns],
+        columns=list(shown.columns),
         rows=[LeaderboardRow.of(row, shown.columns) for row in rows[offset : offset + limit]],
     )

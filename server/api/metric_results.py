@@ -1,5 +1,6 @@
 """/api/v1: metrics beside the score."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -14,7 +15,6 @@ from server.competitions import competitions
 from server.competitions.stored_file import stored_file
 from server.deps import SessionDep
 from server.disclosure import gate
-from server.disclosure.gate import ShownNumber, ShownTable, ShownText
 from server.metric_results import metric_results
 from server.models.evaluation import MetricResult
 from server.problem_details import problems
@@ -36,24 +36,16 @@ class MetricOut(Out):
     paper_and_code: str
 
 
-class MetricValue(BaseModel):
+@dataclass(frozen=True)
+class MetricValue(gate.ShownMetric):
     """One metric of a submission, beside the same metric of the oracle and of the original model."""
 
-    id: str = Field(examples=["klom"])
+    id: Annotated[str, Field(examples=["klom"])]
     title: str
     unit: str
     direction: str
     parameters: dict[str, Any]
-    value: ShownNumber | None
-    interval_low: ShownNumber | None = None
-    interval_high: ShownNumber | None = None
-    standard_deviation: ShownNumber | None = Field(default=None, description="over runs")
-    oracle: ShownNumber | None = Field(description="of exact retraining with other seeds")
-    original: ShownNumber | None = Field(description="of the original model, unchanged")
-    waiting: bool = Field(description="not computed yet")
-    not_computed: ShownText
-    notes: list[ShownText]
-    table: ShownTable
+    waiting: Annotated[bool, Field(description="not computed yet")]
 
     @classmethod
     def of(cls, row: MetricResult, *, is_organiser: bool) -> "MetricValue":

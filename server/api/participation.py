@@ -13,25 +13,11 @@ from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.schema import In, Out
 from server.competitions import admission_links, participants, participation, texts
 from server.competitions.participants import ListedParticipant
+from server.competitions.participation import Standing
 from server.competitions.stored_file import stored_file
 from server.deps import SessionDep
 from server.models.participation import AdmissionLink, ParticipantState
 from server.problem_details import problems
-
-
-class StandingOut(Out):
-    """How the caller stands with a competition."""
-
-    admission: str = Field(description="open, invited, approved", examples=["approved"])
-    state: str = Field(
-        description="admitted, asked, refused, or none: not admitted, nothing asked", examples=["admitted"]
-    )
-    reason: str = Field(description="of a refusal")
-    may_take_part: bool = Field(description="whether nothing is missing")
-    terms_version: int = Field(description="in force; 0: there are none", examples=[2])
-    accepted_at: datetime | None = Field(description="when the caller accepted that version")
-    lacks_address: bool = Field(description="a confirmed e-mail address is needed, and is not there")
-    shares_address: bool = Field(description="somebody in a team has the same e-mail address")
 
 
 class CompetitionTerms(Out):
@@ -112,9 +98,9 @@ organisers = organiser_routes()
 
 
 @router.get("/participation", responses=problems(401, 404))
-def show_standing(session: SessionDep, competition: VisibleCompetition, account: CurrentAccount) -> StandingOut:
+def show_standing(session: SessionDep, competition: VisibleCompetition, account: CurrentAccount) -> Standing:
     """Show whether you may take part, and what is missing."""
-    return StandingOut.read(participation.standing(session, competition, account))
+    return participation.standing(session, competition, account)
 
 
 @router.get("/terms", responses=problems(401, 404))
@@ -127,26 +113,26 @@ def show_terms(session: SessionDep, competition: VisibleCompetition) -> Competit
 @router.post("/participation/terms", responses=problems(401, 404))
 def accept_terms(
     body: TermsVersion, session: SessionDep, competition: VisibleCompetition, account: CurrentAccount
-) -> StandingOut:
+) -> Standing:
     """Accept the terms in force. Another version than the one in force is refused."""
     texts.accept_terms(session, competition, version=body.version, account=account)
-    return StandingOut.read(participation.standing(session, competition, account))
+    return participation.standing(session, competition, account)
 
 
 @router.post("/participation/request", status_code=status.HTTP_201_CREATED, responses=problems(401, 404, 409))
 def ask(
     body: AdmissionRequest, session: SessionDep, competition: VisibleCompetition, account: CurrentAccount
-) -> StandingOut:
+) -> Standing:
     """Ask the organisers to take part; they accept or refuse."""
     participants.ask(session, competition, message=body.message, account=account)
-    return StandingOut.read(participation.standing(session, competition, account))
+    return participation.standing(session, competition, account)
 
 
 @router.post("/participation/join", responses=problems(401, 403, 404))
-def join_by_link(body: LinkToken, slug: str, session: SessionDep, account: CurrentAccount) -> StandingOut:
+def join_by_link(body: LinkToken, slug: str, session: SessionDep, account: CurrentAccount) -> Standing:
     """Take part by a link of the organisers, also in a competition that you do not see yet."""
     competition = admission_links.use(session, slug, body.token, account=account)
-    return StandingOut.read(participation.standing(session, competition, account))
+    return participation.standing(session, competition, account)
 
 
 @organisers.get("/participants")

@@ -18,8 +18,8 @@ from server.models.rejudging import Rejudging
 from server.problem_details import problems
 from server.rejudging import rejudgings
 from server.rejudging.progress import RejudgingProgress, get_progress
-from server.rejudging.rejudgings import Changed, Preview
-from server.rejudging.sets import Chosen
+from server.rejudging.rejudgings import Changed, Preview, TeamChange
+from server.rejudging.sets import Chosen, Outcome
 
 
 class NewScoring(In):
@@ -87,33 +87,12 @@ class RejudgingStatus(RejudgingOut):
         )
 
 
-class OutcomeOut(Out):
-    """Old and new of one submission."""
-
-    submission_id: str
-    old_state: str
-    old_score: float | None
-    new_state: str = Field(description="preliminary until it is scored, failed or cancelled")
-    new_score: float | None
-
-
-class TeamChangeOut(Out):
-    """What applying does to one team."""
-
-    team: str
-    old_rank: int | None
-    old_score: float | None
-    new_rank: int | None
-    new_score: float | None
-    final: bool = Field(description="false while an evaluation of the re-judging is waited for")
-
-
 class RejudgingPreview(RejudgingOut):
     """A re-judging, how far it is, and what applying would change."""
 
     complete: bool
-    submissions: list[OutcomeOut]
-    teams: list[TeamChangeOut] = Field(description="only those whose rank or score would change")
+    submissions: list[Outcome]
+    teams: list[TeamChange] = Field(description="only those whose rank or score would change")
 
     @classmethod
     def whole(cls, preview: Preview) -> "RejudgingPreview":
@@ -121,7 +100,7 @@ class RejudgingPreview(RejudgingOut):
             preview.rejudging,
             complete=preview.is_complete,
             submissions=preview.outcomes,
-            teams=[TeamChangeOut.read(change, final=preview.is_complete) for change in preview.teams],
+            teams=preview.teams,
         )
 
 

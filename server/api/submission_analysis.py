@@ -1,6 +1,7 @@
 """/api/v1/competitions/{slug}/submissions/{submission_id}: the analysis of one submission. For organisers."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
@@ -20,7 +21,7 @@ from server.evaluations.paired_test import Paired
 from server.problem_details import problems
 from server.submission_analysis import evaluated_submissions
 from server.submission_analysis.evaluated_submissions import EvaluatedSubmission
-from server.submission_analysis.generated_answers import AnsweredQuestion, GeneratedAnswers
+from server.submission_analysis.generated_answers import GeneratedAnswers
 from server.submission_analysis.model_outputs import ModelSet, OutputComparison
 from server.submissions.organiser_list import same_file_teams
 
@@ -155,18 +156,12 @@ class AnalysisOut(BaseModel):
         )
 
 
-class AnswersOut(Out):
+@dataclass(frozen=True)
+class AnswersOut(GeneratedAnswers):
     """What language models answer: the model of one run, the retrained model of its number, the original one."""
 
     id: str
     split: Visibility
-    run: int = Field(description="counts from 0")
-    n_runs: int
-    questions: list[AnsweredQuestion]
-
-    @classmethod
-    def of(cls, evaluated: EvaluatedSubmission, found: GeneratedAnswers) -> "AnswersOut":
-        return cls.read(found, id=evaluated.submission.id, split=evaluated.visibility)
 
 
 class Suggestion(BaseModel):
@@ -266,7 +261,7 @@ def show_answers(
     found = evaluated_submissions.get_generated_answers(session, storage, competition, evaluated, run=run)
     if found is None:
         raise NotFound(f"No generated answers are stored of submission {evaluated.submission.id}")
-    return AnswersOut.of(evaluated, found)
+    return AnswersOut(**vars(found), id=evaluated.submission.id, split=evaluated.visibility)
 
 
 @router.get("/comparison", responses=problems(409))

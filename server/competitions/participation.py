@@ -6,7 +6,9 @@ competition.
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
+from pydantic import Field
 from sqlalchemy.orm import Session
 
 from lethe.errors import AppError
@@ -22,29 +24,23 @@ TERMS = "terms"
 
 @dataclass(frozen=True)
 class Standing:
-    """How an account stands with a competition.
+    """How the caller stands with a competition."""
 
-    state: admitted, asked, refused, or none: not admitted, and nothing was asked. reason: of a refusal, else empty.
-    terms_version: the version in force, 0 without terms. accepted_at: when the account accepted that version.
-    lacks_address: a confirmed address is needed and is not there. shares_address: somebody in a team has the same.
-    """
-
-    admission: str
-    state: str
-    reason: str
-    terms_version: int
-    accepted_at: datetime | None
-    lacks_address: bool
-    shares_address: bool
+    admission: Annotated[str, Field(description="open, invited, approved", examples=["approved"])]
+    state: Annotated[
+        str, Field(description="admitted, asked, refused, or none: not admitted, nothing asked", examples=["admitted"])
+    ]
+    reason: Annotated[str, Field(description="of a refusal")]
+    may_take_part: Annotated[bool, Field(description="whether nothing is missing")]
+    terms_version: Annotated[int, Field(description="in force; 0: there are none", examples=[2])]
+    accepted_at: Annotated[datetime | None, Field(description="when the caller accepted that version")]
+    lacks_address: Annotated[bool, Field(description="a confirmed e-mail address is needed, and is not there")]
+    shares_address: Annotated[bool, Field(description="somebody in a team has the same e-mail address")]
 
     @property
     def lacks_terms(self) -> bool:
         """Whether terms are in force that the account has not accepted in this version."""
         return self.terms_version > 0 and self.accepted_at is None
-
-    @property
-    def may_take_part(self) -> bool:
-        return self.state == "admitted" and not (self.lacks_terms or self.lacks_address or self.shares_address)
 
 
 def organises(session: Session, competition: Competition, account: Account | None) -> bool:
@@ -74,14 +70,17 @@ def standing(session: Session, competition: Competition, account: Account) -> St
         participation_repository.acceptance(session, competition.root_id, account.id, version) if version else None
     )
     lacks_address = rules.confirmed_email and account.email_confirmed_at is None
+    shares_address = rules.confirmed_email and not lacks_address and _shares_address(session, competition, account)
+    lacks_terms = version > 0 and accepted is None
     return Standing(
         admission=rules.admission,
         state=state,
         reason=reason,
+        may_take_part=state == "admitted" and not (lacks_terms or lacks_address or shares_address),
         terms_version=version,
         accepted_at=accepted.accepted_at if accepted else None,
         lacks_address=lacks_address,
-        shares_address=rules.confirmed_email and not lacks_address and _shares_address(session, competition, account),
+        shares_address=shares_address,
     )
 
 

@@ -5,7 +5,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlencode
+
+from pydantic import Field
 
 from lethe.competition.run_limits import limit_warnings
 from server.competitions.stored_file import stored_file
@@ -47,16 +50,13 @@ def _memory_free() -> int | None:
 
 @dataclass(frozen=True)
 class HealthWarning:
-    """One thing that is not in order, and its probable cause. is_bad: needs somebody now.
+    """One thing that is not in order, and its probable cause."""
 
-    competition: the name of the one it is about; empty where it is about all. href, remedy: where to act, and how.
-    """
-
-    text: str
-    is_bad: bool
-    competition: str = ""
-    href: str = ""
-    remedy: str = ""
+    text: Annotated[str, Field(examples=["The public split of digits could not be prepared."])]
+    is_bad: Annotated[bool, Field(description="whether it needs somebody now")]
+    competition: Annotated[str, Field(description="empty where it is about all")] = ""
+    href: Annotated[str, Field(description="the page where to act")] = ""
+    remedy: Annotated[str, Field(description="what to do there")] = ""
 
 
 def queue_warnings(waiting: Sequence[Waiting], running: Sequence[Running], *, at: datetime) -> list[HealthWarning]:

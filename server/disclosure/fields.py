@@ -113,8 +113,9 @@ HARMLESS: Mapping[str, Fields] = {
         "page": "can_choose may_be_chosen would_count final_selections",
     },
     "counts of submissions, teams and days": {
-        "QuotaOut": "per_day used_today remaining remaining_today remaining_total resets_at phase free_failures_left",
-        "Quota": "per_day resets_at total used_today used_total phase free_failures_left",
+        "Quota": (
+            "per_day total used_today remaining remaining_today remaining_total resets_at phase free_failures_left"
+        ),
         "LeaderboardPage": (
             "as_of competition board phase teams total offset scores_verified n_models smallest_detectable_shift "
             "warnings"
@@ -125,7 +126,7 @@ HARMLESS: Mapping[str, Fields] = {
         "page": "page_number pages first_line last_line total has_more next_url page_url own_url query used_up unsent",
     },
     "of the public sample, which hides nothing": {
-        "SampleAnswersOut": "id note",
+        "SampleAnswers": "id note",
         "SampleAnswer": "question answer original retrained unlearned",
         "page": "sample_log traceback sample_answers has_pictures run_warnings",
     },
@@ -138,7 +139,7 @@ HARMLESS: Mapping[str, Fields] = {
         "MetricOut": "id title unit direction capture_levels source formula paper_and_code",
         "MetricValue": "id title unit direction parameters waiting",
         "SubmissionMetrics": "split n_models",
-        "ColumnOut": "id title unit direction",
+        "Column": "id title unit direction",
         "SubmissionComparison": "visibility",
         "ComparedMetric": "key id title unit direction",
         "MetricLine": "better formula source",
@@ -158,17 +159,14 @@ HARMLESS: Mapping[str, Fields] = {
         ),
         "LeaderboardPage": "scale",
         "TaskOut": "name slug title kind dataset runs weight",
-        "PhaseOut": "name begins_at counts submissions_per_day submissions_total",
-        "LateOut": "accepted until submissions_per_day",
+        "Phase": "name begins_at counts submissions_per_day submissions_total",
+        "Late": "accepted until submissions_per_day",
         "CompetitionPage": (
             "slug title summary state opens_at closes_at metric scale dataset runs scores_verified description "
             "merge_deadline modes libraries admission private task_name"
         ),
         "Period": ("name counts per_day total"),
-        "LimitsOut": (
-            "wall_time_s run_wall_time_s run_fraction_of_retraining run_start_time_s memory_mib scratch_mib upload_mib "
-            "submissions_per_day submissions_total final_selections team_size"
-        ),
+        "Limits": ANY,
         "RunLimit": "wall_time_s cpu_time_s training_s",
         "AnnouncementOut": "id title text author created_at",
         "Competition": (
@@ -195,8 +193,7 @@ HARMLESS: Mapping[str, Fields] = {
     "of teams and of whoever reads": {
         "TeamOut": "id name leader members created_at",
         "InvitationOut": "id team name expires_at token",
-        "StandingOut": ("admission state reason may_take_part terms_version accepted_at lacks_address shares_address"),
-        "Standing": "admission state reason terms_version accepted_at lacks_address shares_address",
+        "Standing": "admission state reason may_take_part terms_version accepted_at lacks_address shares_address",
         "CompetitionTerms": "version text",
         "PageOut": "name title text",
         "ShownQuestion": "id question answer created_at answered_at is_public is_mine",

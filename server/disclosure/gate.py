@@ -310,9 +310,9 @@ class ShownMetric:
     value: ShownNumber | None
     interval_low: ShownNumber | None
     interval_high: ShownNumber | None
-    standard_deviation: ShownNumber | None
-    oracle: ShownNumber | None
-    original: ShownNumber | None
+    standard_deviation: Annotated[ShownNumber | None, Field(description="over runs")]
+    oracle: Annotated[ShownNumber | None, Field(description="of exact retraining with other seeds")]
+    original: Annotated[ShownNumber | None, Field(description="of the original model, unchanged")]
     not_computed: ShownText
     notes: list[ShownText]
     table: ShownTable

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
@@ -18,6 +19,18 @@ from server.models.competition import Competition
 
 
 @dataclass(frozen=True)
+class Column:
+    """A metric beside the score, and what it is of exact retraining and of the original model."""
+
+    id: Annotated[str, Field(examples=["klom"])]
+    title: str
+    unit: str
+    direction: Annotated[str, Field(description="higher, lower, towards retrained, none")]
+    oracle: ShownNumber | None
+    original: ShownNumber | None
+
+
+@dataclass(frozen=True)
 class ColumnValue:
     """A metric of one submission, with its interval where it has one."""
 
@@ -27,18 +40,9 @@ class ColumnValue:
 
 
 @dataclass(frozen=True)
-class BoardColumn:
-    """A metric of every submission on a board, beside that of the oracle and of the original model.
+class BoardColumn(Column):
+    """A metric of every submission on a board. values: by submission id; what is not computed has none."""
 
-    values: by submission id; what is not computed has none.
-    """
-
-    id: str
-    title: str
-    unit: str
-    direction: str
-    oracle: ShownNumber | None
-    original: ShownNumber | None
     values: Mapping[str, ColumnValue]
 
     def get(self, entry: Entry) -> ColumnValue | None:

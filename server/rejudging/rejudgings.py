@@ -5,9 +5,9 @@ Old scores are kept with their scorer's version. Nothing that a participant sees
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import Scoring
@@ -40,13 +40,14 @@ of_competition = rejudging_repository.of_competition
 
 @dataclass(frozen=True)
 class TeamChange:
-    """What applying a re-judging does to one team on its board. None: not on the board."""
+    """What applying a re-judging does to one team. None: not on the board."""
 
     team: str
     old_rank: int | None
     old_score: float | None
     new_rank: int | None
     new_score: float | None
+    final: Annotated[bool, Field(description="false while an evaluation of the re-judging is waited for")]
 
 
 @dataclass(frozen=True)
@@ -221,7 +222,8 @@ def preview(session: Session, competition: Competition, rejudging: Rejudging) ->
     finally:
         savepoint.rollback()
         session.expire_all()
-    return Preview(rejudging, found, _changes(before, after))
+    is_final = all(outcome.new_state in ENDED for outcome in found)
+    return Preview(rejudging, found, _changes(before, after, is_final=is_final))
 
 
 def apply(session: Session, competition: Competition, rejudging: Rejudging, *, actor: Account) -> Rejudging:
@@ -315,13 +317,15 @@ def _standings(board: boards.Board) -> Mapping[str, tuple[str, int | None, float
 def _changes(
     before: Mapping[str, tuple[str, int | None, float | None]],
     after: Mapping[str, tuple[str, int | None, float | None]],
+    *,
+    is_final: bool,
 ) -> tuple[TeamChange, ...]:
     changes = []
     for team_id in {**before, **after}:
         name = (before.get(team_id) or after[team_id])[0]
         old, new = before.get(team_id, (name, None, None)), after.get(team_id, (name, None, None))
         if old != new:
-            changes.append(TeamChange(name, old[1], old[2], new[1], new[2]))
+            changes.append(TeamChange(name, *old[1:], *new[1:], final=is_final))
     return tuple(changes)
 
 

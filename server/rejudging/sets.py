@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
 
 
 @dataclass(frozen=True)
@@ -33,5 +36,5 @@ class Outcome:
     team_id: str
     old_state: str
     old_score: float | None
-    new_state: str
+    new_state: Annotated[str, Field(description="preliminary until it is scored, failed or cancelled")]
     new_score: float | None

@@ -24,6 +24,7 @@ from server.competitions import competitions
 from server.competitions.stored_file import stored_file
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber, ShownText
+from server.leaderboard.columns import Column
 from server.metric_results import metric_result_repository
 from server.metric_results.metric_results import hash_parameters
 from server.models.competition import Competition, Team
@@ -143,16 +144,10 @@ SCORE = "score"
 
 
 @dataclass(frozen=True)
-class ComparedMetric:
+class ComparedMetric(Column):
     """A metric, beside what it is of exact retraining and of the original model."""
 
     key: Annotated[str, Field(description="the id, with the parameters that the report sets")]
-    id: str
-    title: str
-    unit: str
-    direction: str
-    oracle: ShownNumber | None
-    original: ShownNumber | None
 
 
 @dataclass(frozen=True)
@@ -305,7 +300,7 @@ def _value(row: MetricResult | None, *, exact: bool) -> ComparedValue:
 
 
 def _score_column(oracle: ShownNumber | None) -> ComparedMetric:
-    return ComparedMetric(SCORE, SCORE, "Score", "score", "higher", oracle, original=None)
+    return ComparedMetric(SCORE, "Score", "score", "higher", oracle, original=None, key=SCORE)
 
 
 def _column(

@@ -36,12 +36,9 @@ class AnsweredQuestion:
 
 @dataclass(frozen=True)
 class GeneratedAnswers:
-    """The forget questions as one run's model and the retrained model of the same number answer them.
+    """The forget questions as one run's model and the retrained model of the same number answer them."""
 
-    run: counts from 0. n_runs: how many there are to look at.
-    """
-
-    run: int
+    run: Annotated[int, Field(description="counts from 0")]
     n_runs: int
     questions: tuple[AnsweredQuestion, ...]
 

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
+from pydantic import Field
 from sqlalchemy.orm import Session
 
 from server.competitions.phases import Period
@@ -16,32 +18,22 @@ from server.teams import team_repository
 
 @dataclass(frozen=True)
 class Quota:
-    """A team's quota at one moment. used_total: counted only where there is a total.
+    """What a team has left at one moment."""
 
-    free_failures_left: what the team sends today may fail so often on the public sample without counting.
-    """
-
-    per_day: int
-    used_today: int
+    per_day: Annotated[int, Field(examples=[5])]
     total: int | None
-    used_total: int
-    resets_at: datetime
-    phase: str = ""
-    free_failures_left: int = FREE_SAMPLE_FAILURES
-
-    @property
-    def remaining_today(self) -> int:
-        return max(0, self.per_day - self.used_today)
-
-    @property
-    def remaining_total(self) -> int | None:
-        return None if self.total is None else max(0, self.total - self.used_total)
-
-    @property
-    def remaining(self) -> int:
-        """Submissions that would be taken now."""
-        left = self.remaining_total
-        return self.remaining_today if left is None else min(self.remaining_today, left)
+    used_today: Annotated[int, Field(examples=[2])]
+    remaining: Annotated[int, Field(description="submissions that would be taken now", examples=[3])]
+    remaining_today: Annotated[int, Field(examples=[3])]
+    remaining_total: Annotated[int | None, Field(description="null: no limit", examples=[None])]
+    resets_at: Annotated[datetime, Field(description="when the next UTC day begins")]
+    phase: Annotated[str, Field(description="which is counted by itself; late: after the close", examples=["final"])]
+    free_failures_left: Annotated[
+        int,
+        Field(
+            description="of what is sent today, so many may fail on the public sample without counting", examples=[20]
+        ),
+    ]
 
     def headers(self) -> dict[str, str]:
         return {
@@ -55,13 +47,20 @@ def of(session: Session, team: Team | None, *, period: Period, at: datetime) -> 
     """Return the quota of `team`, or of one that has submitted nothing yet. Each phase is counted by itself."""
     midnight, phase = start_of_day(at), period.name
     today = {"since": midnight, "before": midnight + DAY}
+    used_today = team_repository.count_counted(session, team.id, phase=phase, **today) if team else 0
+    left = left_today = max(0, period.per_day - used_today)
+    left_of_all = period.total
+    if left_of_all is not None:
+        used = team_repository.count_counted(session, team.id, phase=phase) if team else 0
+        left_of_all = max(0, left_of_all - used)
+        left = min(left_today, left_of_all)
     return Quota(
         per_day=period.per_day,
-        used_today=team_repository.count_counted(session, team.id, phase=phase, **today) if team else 0,
         total=period.total,
-        used_total=team_repository.count_counted(session, team.id, phase=phase)
-        if team and period.total is not None
-        else 0,
+        used_today=used_today,
+        remaining=left,
+        remaining_today=left_today,
+        remaining_total=left_of_all,
         resets_at=midnight + DAY,
         phase=phase,
         free_failures_left=free_failures_left(session, team.id, day=midnight) if team else FREE_SAMPLE_FAILURES,
@@ -70,7 +69,7 @@ def of(session: Session, team: Team | None, *, period: Period, at: datetime) -> 
 
 def check(quota: Quota, *, at: datetime) -> None:
     """Raise QuotaExceeded, saying what is left and when more is, if nothing is."""
-    if quota.total is not None and quota.used_total >= quota.total:
+    if quota.remaining_total == 0:
         where = f"the phase {quota.phase}" if quota.phase else "this competition"
         raise QuotaExceeded(f"All {quota.total} submissions of {where} are used", headers=quota.headers())
     if quota.used_today >= quota.per_day:

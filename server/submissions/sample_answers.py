@@ -39,11 +39,12 @@ class SampleAnswer:
 
 
 @dataclass(frozen=True)
-class AnswersShown:
-    """note: why something is lacking; empty where nothing is."""
+class SampleAnswers:
+    """What three language models answer to the forget questions of the public sample."""
 
+    id: str
     questions: tuple[SampleAnswer, ...]
-    note: str = ""
+    note: Annotated[str, Field(description="why something is lacking; empty where nothing is")]
 
 
 def has_sample_answers(submission: Submission) -> bool:
@@ -51,7 +52,7 @@ def has_sample_answers(submission: Submission) -> bool:
     return stored_file(submission.competition).task.kind == "causal-lm"
 
 
-def read_sample_answers(session: Session, storage: Storage, submission: Submission) -> AnswersShown:
+def read_sample_answers(session: Session, storage: Storage, submission: Submission) -> SampleAnswers:
     """Return what there is. Raises NotFound for a competition whose models answer no questions."""
     slug = submission.competition.slug
     if not has_sample_answers(submission):
@@ -60,18 +61,18 @@ def read_sample_answers(session: Session, storage: Storage, submission: Submissi
         split = competitions.get_split(session, submission.competition, Visibility.PUBLIC)
         data = storage.read(f"{split_key(slug, split.visibility, split.version)}/{SAMPLE_ANSWERS}")
     except NotFound:
-        return AnswersShown((), NO_QUESTIONS.format(slug=slug))
+        return SampleAnswers(submission.id, (), NO_QUESTIONS.format(slug=slug))
     asked = SampleQuestions.model_validate_json(data).questions
     rows = tuple(SampleAnswer(**question.model_dump()) for question in asked)
     stored = _stored(session, storage, submission)
     if stored is None or stored.questions_sha256 != hashlib.sha256(data).hexdigest():
-        return AnswersShown(rows, NOT_YET if submission.stage in BEFORE_THEY_COME else NOT_STORED)
+        return SampleAnswers(submission.id, rows, NOT_YET if submission.stage in BEFORE_THEY_COME else NOT_STORED)
     if stored.answers is None:
-        return AnswersShown(rows, NOT_FINITE)
+        return SampleAnswers(submission.id, rows, NOT_FINITE)
     if len(stored.answers) != len(rows):
-        return AnswersShown(rows, NOT_STORED)
+        return SampleAnswers(submission.id, rows, NOT_STORED)
     answered = tuple(replace(row, unlearned=own) for row, own in zip(rows, stored.answers, strict=True))
-    return AnswersShown(answered, "" if any(stored.answers) else SILENT)
+    return SampleAnswers(submission.id, answered, "" if any(stored.answers) else SILENT)
 
 
 def _stored(session: Session, storage: Storage, submission: Submission) -> UnlearnedAnswers | None:

@@ -5,7 +5,9 @@ Each of the latter is known by its token and a name that it chooses: no token re
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
+from pydantic import Field
 from sqlalchemy.orm import Session
 
 from lethe.competition.run_limits import run_limit
@@ -31,11 +33,11 @@ n_forget = worker_repository.n_forget
 class Terms:
     """What a worker that was accepted goes by."""
 
-    lease_s: float
-    heartbeat_s: float
-    poll_s: float
-    refusals: tuple[str, ...]
-    fits_none: bool
+    lease_s: Annotated[float, Field(description="a shard whose worker is silent this long is given to another")]
+    heartbeat_s: Annotated[float, Field(description="how often to renew a lease")]
+    poll_s: Annotated[float, Field(description="how long to wait where there was no shard")]
+    refusals: Annotated[tuple[str, ...], Field(description="why some splits refuse this worker")]
+    fits_none: Annotated[bool, Field(description="whether every split does")]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from server.api.competitions.schemas import (
     CompetitionOut,
     CompetitionPage,
     OrganisedCompetition,
-    QuotaOut,
     Reason,
     SplitReplacement,
     WaitingDecisions,
@@ -37,6 +36,7 @@ from server.finals import decisions, finals
 from server.models.competition import Competition
 from server.problem_details import problems
 from server.submissions import organiser_list, submissions
+from server.submissions.quota import Quota
 
 router = APIRouter(prefix="/competitions", tags=["competitions"])
 
@@ -80,9 +80,9 @@ def show_competition(session: SessionDep, competition: VisibleCompetition, accou
 
 
 @router.get("/{slug}/quota", responses=problems(401, 404))
-def show_quota(session: SessionDep, competition: VisibleCompetition, account: CurrentAccount) -> QuotaOut:
+def show_quota(session: SessionDep, competition: VisibleCompetition, account: CurrentAccount) -> Quota:
     """Show how many submissions the caller's team has left, and when there are more."""
-    return QuotaOut.read(submissions.get_quota(session, competition, account, at=now()))
+    return submissions.get_quota(session, competition, account, at=now())
 
 
 @router.get("/{slug}/preparation", responses=problems(401, 403, 404))

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from lethe.competition.file import CompetitionFile
 from lethe.competition.run_limits import limit_warnings
 from lethe.competition.section import Timestamp
-from lethe.competition.sections import Ranking
+from lethe.competition.sections import Late, Limits, Phase, Ranking
 from lethe.competition.tasks_section import task_name
 from server.admin.competition_edits import Change
 from server.api.competitions.finals_schemas import FailedFinal
@@ -20,57 +20,6 @@ from server.db import now
 from server.finals.finals import Failed
 from server.models.competition import Competition, ModelShard, Split
 from server.submissions.quota import Quota
-
-
-class LimitsOut(Out):
-    """What one submission may use, and how many there may be."""
-
-    wall_time_s: float = Field(description="all runs of an evaluation together", examples=[28800])
-    run_wall_time_s: float | None = Field(description="one run", examples=[56])
-    run_fraction_of_retraining: float | None = Field(
-        description="one run, as a share of one retraining", examples=[0.2]
-    )
-    run_start_time_s: float = Field(description="processor seconds beyond that share, for starting", examples=[1.0])
-    memory_mib: int = Field(examples=[2048])
-    scratch_mib: int = Field(examples=[256])
-    upload_mib: int = Field(examples=[20])
-    submissions_per_day: int = Field(examples=[5])
-    submissions_total: int | None = Field(examples=[None])
-    final_selections: int = Field(examples=[2])
-    team_size: int = Field(examples=[5])
-
-
-class QuotaOut(Out):
-    """What the caller's team has left."""
-
-    per_day: int = Field(examples=[5])
-    used_today: int = Field(examples=[2])
-    remaining: int = Field(description="submissions that would be taken now", examples=[3])
-    remaining_today: int = Field(examples=[3])
-    remaining_total: int | None = Field(description="null: no limit", examples=[None])
-    resets_at: datetime = Field(description="when the next UTC day begins")
-    phase: str = Field(default="", description="which is counted by itself; late: after the close", examples=["final"])
-    free_failures_left: int = Field(
-        description="of what is sent today, so many may fail on the public sample without counting", examples=[20]
-    )
-
-
-class PhaseOut(Out):
-    """A phase."""
-
-    name: str = Field(examples=["practice"])
-    begins_at: datetime | None = Field(description="null: of the first, at the opening")
-    counts: bool = Field(description="whether its submissions rank, and may be finals")
-    submissions_per_day: int | None = Field(description="null: that of limits")
-    submissions_total: int | None
-
-
-class LateOut(Out):
-    """Whether submissions are taken after the close: unofficial, on a leaderboard of their own."""
-
-    accepted: bool
-    until: datetime | None = Field(description="null: until the competition is archived")
-    submissions_per_day: int | None
 
 
 class TaskOut(Out):
@@ -141,14 +90,14 @@ class CompetitionPage(CompetitionOut):
 
     description: str = Field(description="Markdown")
     merge_deadline: datetime | None
-    limits: LimitsOut
+    limits: Limits
     modes: list[str] = Field(description="function, notebook: what is done with code", examples=[["function"]])
     libraries: str = Field(description="the set of older libraries that code runs with; empty: the workers' own")
-    phases: list[PhaseOut]
-    late: LateOut
+    phases: list[Phase]
+    late: Late
     admission: str = Field(description="open, invited, approved: who may take part", examples=["open"])
     private: bool = Field(description="only those who may take part see the competition")
-    quota: QuotaOut | None = Field(description="null for a caller without a token")
+    quota: Quota | None = Field(description="null for a caller without a token")
 
     @classmethod
     def whole(cls, competition: Competition, quota: Quota | None) -> "CompetitionPage":
@@ -158,14 +107,14 @@ class CompetitionPage(CompetitionOut):
             **_of_file(file),
             description=file.description,
             merge_deadline=file.merge_deadline,
-            limits=LimitsOut.read(file.limits),
+            limits=file.limits,
             modes=list(file.submissions.modes),
             libraries=file.submissions.libraries,
-            phases=[PhaseOut.read(phase) for phase in file.phases],
-            late=LateOut.read(file.late),
+            phases=list(file.phases),
+            late=file.late,
             admission=file.participation.admission,
             private=file.participation.private,
-            quota=QuotaOut.read(quota) if quota else None,
+            quota=quota,
         )
 
 

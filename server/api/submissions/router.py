@@ -13,7 +13,6 @@ from server.api.submissions.schemas import (
     AcceptedSubmission,
     ExplanationOut,
     ReceiptKey,
-    SampleAnswersOut,
     SubmissionForm,
     SubmissionOut,
 )
@@ -30,7 +29,7 @@ from server.problem_details import problems
 from server.received_form import FORM
 from server.submissions import receipts, submissions, upload_check, views
 from server.submissions.quota import Quota
-from server.submissions.sample_answers import read_sample_answers
+from server.submissions.sample_answers import SampleAnswers, read_sample_answers
 from server.submissions.score_explanation import find_context, find_explanation
 from server.submissions.upload_check import CheckedUpload, check_for, receive, store_again_if_collected
 from server.submissions.views import SubmissionView
@@ -197,12 +196,12 @@ def show_log(session: SessionDep, submission: OwnSubmission) -> Response:
 
 
 @router.get("/submissions/{submission_id}/sample-answers", responses=problems(401, 404))
-def show_sample_answers(session: SessionDep, storage: StorageDep, submission: OwnSubmission) -> SampleAnswersOut:
+def show_sample_answers(session: SessionDep, storage: StorageDep, submission: OwnSubmission) -> SampleAnswers:
     """Show the public sample's forget questions with the answers of the original, a retrained and your language model.
 
     They come with the run on the public sample. 404 where the competition's models answer no questions.
     """
-    return SampleAnswersOut.of(submission, read_sample_answers(session, storage, submission))
+    return read_sample_answers(session, storage, submission)
 
 
 @router.get("/submissions/{submission_id}/receipt", responses=problems(401, 404))

@@ -6,14 +6,13 @@ from typing import Any, Self
 from pydantic import BaseModel, Field
 
 from lethe.metrics.scoring.explanation import Difference
-from server.api.competitions.schemas import QuotaOut
 from server.api.schema import Out
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber, ShownScore, ShownText
 from server.evaluations.evaluations import EvaluationProgress
 from server.evaluations.unserved import Wait
 from server.models.submission import Submission
-from server.submissions.sample_answers import AnswersShown, SampleAnswer
+from server.submissions.quota import Quota
 from server.submissions.score_explanation import ScoreContext
 from server.submissions.views import SubmissionView
 
@@ -153,7 +152,7 @@ class OrganisedSubmissionOut(SubmissionOut):
 class AcceptedSubmission(SubmissionOut):
     """A submission that was just taken, and what quota is left."""
 
-    quota: QuotaOut
+    quota: Quota
 
 
 class SubmissionForm(BaseModel):
@@ -164,18 +163,6 @@ class SubmissionForm(BaseModel):
     tasks: str = Field(
         default="", description="names of tasks with commas between; empty: all of the competition", examples=["faces"]
     )
-
-
-class SampleAnswersOut(Out):
-    """What three language models answer to the forget questions of the public sample."""
-
-    id: str
-    questions: list[SampleAnswer]
-    note: str = Field(description="why something is lacking; empty where nothing is")
-
-    @classmethod
-    def of(cls, submission: Submission, found: AnswersShown) -> "SampleAnswersOut":
-        return cls.read(found, id=submission.id)
 
 
 class ReceiptKey(BaseModel):

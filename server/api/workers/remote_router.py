@@ -25,7 +25,6 @@ from server.api.workers.schemas import (
     RunLogIn,
     StateIn,
     StepOut,
-    TermsOut,
 )
 from server.config import Settings
 from server.db import Database
@@ -93,13 +92,13 @@ SHARD = "/shards/{shard_id}/{attempt}"
 @router.put("", dependencies=[Depends(require_token)], responses=problems(409))
 def register_worker(
     worker: Worker, body: Facts, settings: SettingsDep, database: DatabaseDep, credentials: Credentials
-) -> TermsOut:
+) -> Terms:
     """Say what the worker is. It is refused with the reasons if no split of the competition takes it."""
 
     def step(session: Session) -> Terms:
         return shard_steps.register(session, settings, identify(session, credentials), body.of(worker))
 
-    return TermsOut.model_validate(shard_steps.require_accepted(database.retrying(step, within_s=CLAIM_WITHIN_S)))
+    return shard_steps.require_accepted(database.retrying(step, within_s=CLAIM_WITHIN_S))
 
 
 @router.put("/state", status_code=status.HTTP_204_NO_CONTENT)

@@ -72,15 +72,6 @@ class Facts(FromProgram):
         return WorkerFacts(name, self.device, self.memory_mib, dict(self.versions))
 
 
-class TermsOut(Out):
-    """What a worker that was accepted goes by."""
-
-    lease_s: float = Field(description="a shard whose worker is silent this long is given to another")
-    heartbeat_s: float = Field(description="how often to renew a lease")
-    poll_s: float = Field(description="how long to wait where there was no shard")
-    refusals: list[str] = Field(description="why some splits refuse this worker")
-
-
 class StateIn(FromProgram):
     """What a worker is about to do."""
 
