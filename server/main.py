@@ -36,7 +36,7 @@ from server.api.submissions.router import router as submissions_router
 from server.api.workers.remote_router import router as remote_workers_router
 from server.api.workers.router import router as worker_tokens_router
 from server.config import get_settings
-from server.middleware import BodyLimit, PlainHeaders, RequestIds
+from server.middleware import BodyLimit, PlainHeaders, RequestIds, add_security_headers
 from server.problem_details import Problem, add_handlers, problems
 from server.prometheus.exposition import LastFigures
 from server.prometheus.router import Measured
@@ -45,7 +45,6 @@ from server.web.api_reference import first_sentence
 from server.web.last_answers import LastAnswers
 from server.web.page_router import error_page
 from server.web.router import router as pages_router
-from server.web.security import add_security_headers
 
 ORGANISERS_ROUTERS = (
     admin.public,

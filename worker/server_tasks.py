@@ -22,11 +22,11 @@ from server.db import now
 from server.deps import get_database
 from server.evaluations import lease_reaper
 from server.evaluations.unserved import find_unserved, tell_organisers
-from server.finals import scheduler
+from server.finals import finals
 from server.jobs.retries import DELIVERIES, EMAILS
 from server.last_times import Upkeep
 from server.metric_results import metric_results
-from server.notifications import email_delivery, outbox, webhook_delivery
+from server.notifications import email_delivery, outbox, webhooks
 from server.queue import COMPUTE_METRICS, DELIVER_WEBHOOKS, PREPARE_SPLIT, SEND_MAIL, SWEEP, send
 from server.rejudging import rejudgings
 from server.storage import get_storage
@@ -90,7 +90,7 @@ def send_mail() -> int:
 def deliver_webhooks() -> int:
     """Send the webhook deliveries that are due."""
     settings = get_settings()
-    return webhook_delivery.deliver(get_database(), settings, at=now(), allow_private=settings.webhooks_to_private)
+    return webhooks.deliver(get_database(), settings, at=now(), allow_private=settings.webhooks_to_private)
 
 
 @app.task(name=SWEEP)
@@ -129,7 +129,7 @@ def sweep_lost(*, by_beat: bool = False) -> None:
     for evaluation_id in lost_metrics:
         send(COMPUTE_METRICS, evaluation_id)
     with database.write() as session:
-        scheduler.tick(session, database_clock(session))
+        finals.tick(session, database_clock(session))
         rejudgings.retry_host_faults(session, max_attempts=settings.max_attempts)
     baselines.submit_missing(database, storage, at=now())
     benchmarks.submit_missing(database, storage, at=now())

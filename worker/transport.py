@@ -16,7 +16,7 @@ from server.config import Settings
 from server.db import Database
 from server.evaluations import leases
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
-from server.evaluations.kept_weights import weights_key
+from server.evaluations.results import weights_key
 from server.models.evaluation import ShardKind
 from server.models.worker import WorkerState
 from server.storage import Storage

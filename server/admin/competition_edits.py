@@ -16,7 +16,7 @@ from lethe.errors import InvalidInput, Violation
 from lethe.text_files import plain_text
 from server import audit
 from server.admin import admin_repository
-from server.competitions import competition_repository, competitions, lifecycle, stalled_preparations, texts
+from server.competitions import competition_repository, competitions, lifecycle, questions, stalled_preparations
 from server.competitions.lifecycle import forget_tasks
 from server.competitions.phases import shown_period
 from server.competitions.stored_file import own_values, read_file, stored_file
@@ -112,7 +112,7 @@ def _change_fields(
         _move_end(session, competition, found.after.closes_at, actor=actor, reason=reason)
     competitions.set_file(session, competition, found.after)
     of_sections = not values.keys().isdisjoint(SECTIONS)
-    kept = texts.keep_versions(session, competition, author=actor) if of_sections else []
+    kept = questions.keep_versions(session, competition, author=actor) if of_sections else []
     for action, data in _events(values, found, kept=kept).items():
         audit.record(session, actor, action, competition, reason=reason, data=data)
     return found
@@ -143,7 +143,7 @@ def _replace_file(
     competition.title, competition.summary = file.title, file.summary
     competition.opens_at, competition.closes_at = file.opens_at, file.closes_at
     competition.config, competition.source = as_stored(file), text
-    texts.keep_versions(session, competition, author=actor)
+    questions.keep_versions(session, competition, author=actor)
     for split in competition_repository.splits(session, competition.id):
         stalled_preparations.let_go(split)
         split.retraining_time_s = split.retraining_cpu_s = split.start_cpu_s = None

@@ -16,8 +16,8 @@ from server.api.auth_dependencies import Credentials, find_caller, require_staff
 from server.api.schema import Out
 from server.benchmarks import benchmarks
 from server.benchmarks import cells as cell_competitions
-from server.benchmarks.progress import BenchmarkProgress, CellProgress
-from server.benchmarks.units import MethodRecord
+from server.benchmarks.cells import MethodRecord
+from server.benchmarks.results import BenchmarkProgress, CellProgress
 from server.db import now
 from server.deps import SessionDep, StorageDep, UnadmittedDatabase
 from server.models.account import Account

@@ -12,7 +12,7 @@ from server.api.auth_dependencies import Credentials, find_caller, require_staff
 from server.api.schema import Out
 from server.config import Settings
 from server.datasets import datasets
-from server.datasets.upload import received_dataset, store_dataset
+from server.datasets.datasets import received_dataset, store_dataset
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
 from server.models.account import Account
 from server.problem_details import problems

@@ -11,7 +11,7 @@ from lethe.errors import InvalidInput, Violation
 from server.api.auth_dependencies import CurrentAccount, VisibleCompetition, organiser_routes
 from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.schema import In, Out
-from server.competitions import admission_links, participants, participation, texts
+from server.competitions import admission_links, participants, participation, questions
 from server.competitions.participants import ListedParticipant
 from server.competitions.participation import Standing
 from server.competitions.stored_file import stored_file
@@ -115,7 +115,7 @@ def accept_terms(
     body: TermsVersion, session: SessionDep, competition: VisibleCompetition, account: CurrentAccount
 ) -> Standing:
     """Accept the terms in force. Another version than the one in force is refused."""
-    texts.accept_terms(session, competition, version=body.version, account=account)
+    questions.accept_terms(session, competition, version=body.version, account=account)
     return participation.standing(session, competition, account)
 
 

@@ -12,7 +12,7 @@ from lethe.errors import NotFound
 from server.api.auth_dependencies import CurrentAccount, OptionalAccount, VisibleCompetition, organiser_routes
 from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.schema import In, Out
-from server.competitions import questions, texts
+from server.competitions import questions
 from server.competitions.questions import ShownQuestion
 from server.competitions.stored_file import stored_file
 from server.deps import SessionDep
@@ -146,5 +146,5 @@ def answer(
 @organisers.get("/texts/{name}/versions")
 def list_versions(name: TextName, session: SessionDep, competition: Organised) -> list[PageVersion]:
     """List every version of a page or of the terms, the newest first."""
-    found = texts.versions(session, competition, name)
+    found = questions.versions(session, competition, name)
     return [PageVersion.read(row, author=author) for row, author in found]

@@ -25,7 +25,7 @@ from server.config import Settings
 from server.db import Database, now
 from server.downloads import HashedZip, json_line
 from server.errors import Conflict
-from server.evaluations.kept_weights import weights_key
+from server.evaluations.results import weights_key
 from server.migrate import alembic_config
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard

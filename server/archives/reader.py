@@ -28,7 +28,7 @@ from server.archives.tables import ADDED_LATER, OF_ACCOUNTS, OWN_PARTS, PEOPLE, 
 from server.competitions.lifecycle import RESCORED
 from server.competitions.stored_file import check_size
 from server.errors import Conflict
-from server.evaluations.kept_weights import weights_key
+from server.evaluations.results import weights_key
 from server.models.competition import CompetitionState
 from server.storage import CHUNK as PIECE
 from server.storage import Storage, content_key, split_key

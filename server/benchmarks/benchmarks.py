@@ -11,10 +11,10 @@ from lethe.benchmark.store import describe_change
 from lethe.competition.file import CompetitionFile
 from lethe.errors import InvalidInput, NotFound, Violation
 from server import audit
-from server.benchmarks import benchmark_repository, results, units
+from server.benchmarks import benchmark_repository, results
 from server.benchmarks import cells as cell_competitions
-from server.benchmarks.progress import BenchmarkProgress, benchmark_progress
-from server.benchmarks.units import MethodRecord
+from server.benchmarks.cells import MethodRecord
+from server.benchmarks.results import BenchmarkProgress, benchmark_progress
 from server.errors import Conflict, NotAllowed
 from server.evaluations import rerun
 from server.models.account import Account, Role
@@ -64,7 +64,7 @@ def store(
     check_organiser(account)
     benchmark = _own(session, file.slug, account)
     made = [(name, cell_competitions.ensure(session, cell, organiser=account)) for name, cell in cells]
-    before = ({cell["name"]: cell["key"] for cell in benchmark.cells}, _keys(units.methods(benchmark)))
+    before = ({cell["name"]: cell["key"] for cell in benchmark.cells}, _keys(cell_competitions.methods(benchmark)))
     benchmark.text, benchmark.config = text, file.model_dump(mode="json")
     benchmark.cells = [{"name": name, "key": made.cell_key, "competition_id": made.id} for name, made in made]
     benchmark.methods = [method.model_dump(mode="json") for method in methods]
@@ -78,7 +78,9 @@ def store(
 
 def retry_failed(session: Session, benchmark: Benchmark) -> int:
     """Run again what failed. Return how many. What failed by the host's fault is tried again by itself."""
-    failed = [(cell, unit) for cell in units.cells(session, benchmark) for unit in cell.units if unit.has_failed]
+    failed = [
+        (cell, unit) for cell in cell_competitions.cells(session, benchmark) for unit in cell.units if unit.has_failed
+    ]
     for cell, unit in failed:
         if unit.submission is not None:
             rerun.instead(session, unit.submission, cell.split)
@@ -86,12 +88,12 @@ def retry_failed(session: Session, benchmark: Benchmark) -> int:
 
 
 def progress(session: Session, benchmark: Benchmark) -> BenchmarkProgress:
-    return benchmark_progress(units.benchmark_file(benchmark), units.cells(session, benchmark))
+    return benchmark_progress(cell_competitions.benchmark_file(benchmark), cell_competitions.cells(session, benchmark))
 
 
 def get_results(session: Session, benchmark: Benchmark) -> results.Json:
     """Return all that is there, in the form that `lethe benchmark table` and `report` read."""
-    cells = units.cells(session, benchmark)
+    cells = cell_competitions.cells(session, benchmark)
     evaluated = [unit.evaluation.id for cell in cells for unit in cell.units if unit.evaluation is not None]
     return results.collect(benchmark, cells, benchmark_repository.scores(session, evaluated))
 

@@ -10,10 +10,11 @@ import structlog
 from sqlalchemy.orm import Session
 
 from lethe.benchmark.benchmark_file import BenchmarkFile
-from server.benchmarks import benchmark_repository, units
+from server.benchmarks import benchmark_repository
+from server.benchmarks import cells as cell_competitions
 from server.benchmarks.benchmarks import takes_submissions
-from server.benchmarks.progress import cell_failure
-from server.benchmarks.units import BenchmarkCell, MethodRecord
+from server.benchmarks.cells import BenchmarkCell, MethodRecord
+from server.benchmarks.results import cell_failure
 from server.competitions import competition_repository
 from server.competitions.stored_file import stored_file
 from server.db import Database
@@ -40,14 +41,14 @@ def submit_missing(database: Database, storage: Storage, *, at: datetime) -> int
 def _advance(database: Database, storage: Storage, benchmark_id: str, *, at: datetime) -> int:
     with database.write() as session:
         benchmark = benchmark_repository.locked(session, benchmark_id)
-        cells = units.cells(session, benchmark)
+        cells = cell_competitions.cells(session, benchmark)
         waiting = sum(
             unit.submission is not None and unit.submission.stage not in ENDED for cell in cells for unit in cell.units
         )
         missing = _missing(cells)[: max(0, MAX_WAITING - waiting)]
         for cell, method in missing:
             _submit(session, storage, cell, method, at=at)
-        asked = _ask_for_metrics(session, units.benchmark_file(benchmark), cells)
+        asked = _ask_for_metrics(session, cell_competitions.benchmark_file(benchmark), cells)
         _note_end(benchmark, cells, is_quiet=waiting + len(missing) + asked == 0, at=at)
     if missing:
         log.info("methods submitted", benchmark=benchmark.slug, submissions=len(missing))

@@ -27,13 +27,13 @@ def create_admin(
 
     An account that is there becomes an administrator and keeps its password.
     """
-    from server.accounts import first_administrator
+    from server.accounts import password_reset
     from server.db import Database
     from server.private_files import instance_settings
 
     password = sys.stdin.readline().rstrip("\n") if password_stdin else None
     with Database(instance_settings().resolved_database_url) as database, database.write() as session:
-        made = first_administrator.create(session, name=name, email=email, password=password)
+        made = password_reset.create(session, name=name, email=email, password=password)
     console.print(f"{made.name} is an administrator{' now' if made.existed else ''}.", highlight=False)
     if made.link:
         console.print(made.link, markup=False, highlight=False, soft_wrap=True)

@@ -12,7 +12,7 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidCompetitionFile, NotFound, Violation
 from lethe.text_files import plain_text
 from server import audit, queue
-from server.competitions import competition_repository, lifecycle, participation, stalled_preparations, texts
+from server.competitions import competition_repository, lifecycle, participation, questions, stalled_preparations
 from server.competitions.stored_file import own_values, read_file, readable, store_file, stored_file
 from server.datasets import datasets
 from server.datetime_format import in_words
@@ -107,7 +107,7 @@ def create(session: Session, text: str, *, organiser: Account, source: str = "co
     session.add(CompetitionOrganiser(competition_id=competition.id, account_id=organiser.id))
     add_evaluated(session, competition, file)
     audit.record(session, organiser, "competition.created", competition=competition, subject=competition.slug)
-    texts.keep_versions(session, competition, author=organiser)
+    questions.keep_versions(session, competition, author=organiser)
     return competition
 
 

@@ -11,7 +11,10 @@ from typing import NamedTuple
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from server import audit, queue
+from server.audit import EventFilter
 from server.competitions import competition_repository, lifecycle
+from server.db import clock
 from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, ModelShard, ModelShardState, Split, SplitState
@@ -160,3 +163,29 @@ def let_go(split: Split) -> None:
     split.state, split.stage, split.error, split.progress = SplitState.PENDING.value, "", "", 0.0
     split.attempt, split.failed_attempts, split.lease_expires_at = split.attempt + 1, 0, None
     split.device, split.versions = None, {}
+
+
+DAMAGED = "split.damaged"
+NEW_FOR = timedelta(minutes=1)  # after a preparation: who began to read before it finds another manifest
+CHECKS_PER_HOUR = 3  # of a competition: what is damaged again and again has a cause that no check removes
+
+
+def check_again(session: Session, split_id: str, *, reason: str) -> bool:
+    """Queue the check of a ready split. Return False where it waits for one already, was just made, or is over."""
+    split = session.scalars(
+        select(Split).where(Split.id == split_id).with_for_update().execution_options(populate_existing=True)
+    ).one()
+    competition = session.get_one(Competition, split.competition_id)
+    at = clock(session)
+    is_new = split.prepared_at is not None and split.prepared_at > at - NEW_FOR
+    if split.state != SplitState.READY or is_new or lifecycle.is_revealed(competition):
+        return False
+    lately = EventFilter(competition_id=competition.id, action=DAMAGED, since=at - timedelta(hours=1))
+    if len(audit.events(session, lately, limit=CHECKS_PER_HOUR)) >= CHECKS_PER_HOUR:
+        return False
+    check(split, at)
+    competition_repository.forget_model_shards(session, split.id)
+    data = {"split": split.visibility, "found": reason}
+    audit.record(session, None, DAMAGED, competition, data=data)
+    queue.send_after_commit(session, queue.PREPARE_SPLIT, split.id)
+    return True

@@ -1,22 +1,33 @@
-"""Datasets that organisers upload: who may, how much, and which competition may use which."""
+"""Datasets that organisers upload: who may, how much, the upload itself, and which competition may use which."""
 
+import hashlib
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from tempfile import SpooledTemporaryFile
+from typing import IO
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
+from starlette.datastructures import FormData, UploadFile
+from starlette.requests import Request
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.uploaded_dataset import ADAPTERS, NAME, NAME_RULE, uploaded_name
-from lethe.errors import InvalidCompetitionFile, InvalidInput, NotFound, Violation
+from lethe.errors import AppError, InvalidCompetitionFile, InvalidInput, NotFound, Violation
 from server import audit
+from server.admission import Admission
 from server.config import Settings
 from server.datasets import dataset_repository
-from server.db import now
+from server.db import Database, now
 from server.errors import Conflict, NotAllowed, TooLarge
 from server.models.account import Account, Role
 from server.models.dataset import Dataset
+from server.parsing import tasks
+from server.parsing.client import turns
+from server.received_form import received_form
+from server.storage import Storage, dataset_key
 
 MAX_DATASETS = 50  # of one account
 DELETED = "deleted-"  # begins the name that a deleted dataset leaves behind
@@ -180,3 +191,53 @@ def _refuse(wrong: Violation) -> None:
 
 
 _UNTIL = "deleted ones count until the server has removed their files, about a day later"
+
+
+WHAT = "A dataset"
+
+
+def received_dataset(request: Request, settings: Settings) -> AbstractAsyncContextManager[FormData]:
+    """Yield the form of an upload."""
+    limit_mib = settings.dataset_upload_mib
+    return received_form(request, limit_mib=limit_mib, what=WHAT, refusal=InvalidInput)
+
+
+async def store_dataset(
+    form: FormData, *, admission: Admission, database: Database, storage: Storage, settings: Settings, account: Account
+) -> Dataset:
+    """Check and store the form's file under the form's name. Raises InvalidInput, Conflict, TooLarge or HostFault."""
+    name, file = form.get("name"), form.get("file")
+    name = check_name(name if isinstance(name, str) else "")
+    if not isinstance(file, UploadFile) or not file.size:
+        missing = "is missing, empty, or was cut off"
+        raise InvalidInput(f"The file {missing}", violations=(Violation("file", missing),))
+    opened = _on_disk(file)
+    limits = archive_limits(settings)
+    found = await turns().run_on_file("check_dataset", opened, limits=limits)
+    sha256 = await admission.long_work(_hash, opened)
+    checked = CheckedUpload(sha256, file.size, found["unpacked_bytes"], found["files"])
+    await admission.write(database, reserve, settings, account, name=name, archive=checked)
+    try:
+        await admission.long_work(storage.write_file, dataset_key(sha256), opened)
+    except AppError:
+        await admission.write(database, drop_reserved, name)
+        raise
+    return await admission.write(database, mark_stored, name)
+
+
+def archive_limits(settings: Settings) -> dict[str, int]:
+    """Return what an archive may hold, as the parsing process is told."""
+    return {"files": tasks.MAX_FILES, "unpacked_bytes": settings.dataset_unpacked_mib << 20}
+
+
+def _on_disk(file: UploadFile) -> IO[bytes]:
+    """Return the received file as one that another process can be given."""
+    spooled = file.file
+    if isinstance(spooled, SpooledTemporaryFile):
+        spooled.rollover()
+    return spooled  # has what is used of a file
+
+
+def _hash(file: IO[bytes]) -> str:
+    file.seek(0)
+    return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]

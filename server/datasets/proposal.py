@@ -8,7 +8,7 @@ from typing import Any
 
 from lethe.competition.uploaded_dataset import UPLOAD
 from server.config import Settings
-from server.datasets.upload import archive_limits
+from server.datasets.datasets import archive_limits
 from server.models.dataset import Dataset
 from server.parsing.client import run_on_file, turn_for_file
 from server.storage import Storage, dataset_key

@@ -1,7 +1,10 @@
-"""Which evaluation's result a submission shows, and the return to the one before a re-run that came to nothing."""
+"""Which evaluation's result a submission shows, the return to the one
+before a re-run that came to nothing, and which weights are kept."""
 
+import re
 from datetime import datetime
 
+from sqlalchemy import ColumnElement, or_
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
@@ -9,7 +12,7 @@ from server.competitions.stored_file import stored_file
 from server.db import DAY, start_of_day
 from server.evaluations import evaluation_repository, leak_budget
 from server.models.competition import Competition, Split
-from server.models.evaluation import Evaluation, EvaluationState
+from server.models.evaluation import Evaluation, EvaluationState, Shard
 from server.models.submission import Fault, Stage, Submission
 
 FREE_SAMPLE_FAILURES = 20  # of a team and UTC day: one run each
@@ -74,3 +77,24 @@ def return_to_replaced(session: Session, evaluation: Evaluation, *, scored_only:
     if session.get_one(Split, evaluation.split_id).visibility == Visibility.PUBLIC.value:
         show_result(session, replaced)
     return True
+
+
+_SUFFIX = "-weights.safetensors"
+_ATTEMPT = re.compile(r"^(evaluations/[^/]+/runs-\d+-attempt-\d+)(-[0-9a-f]{16})?\.safetensors$")
+
+
+def weights_key(result_key: str) -> str:
+    """Return where the weights lie that belong to an attempt's outputs, whether there are any or not."""
+    found = _ATTEMPT.match(result_key)
+    return (found[1] if found else result_key.removesuffix(".safetensors")) + _SUFFIX
+
+
+def has_outputs_of(key: str) -> ColumnElement[bool]:
+    """Return the condition that a shard's outputs are of the attempt whose weights lie under `key`."""
+    attempt = key.removesuffix(_SUFFIX)
+    named_by_content = Shard.result_key.startswith(f"{attempt}-", autoescape=True)
+    return or_(Shard.result_key == f"{attempt}.safetensors", named_by_content)
+
+
+def is_weights(key: str) -> bool:
+    return key.endswith(_SUFFIX)

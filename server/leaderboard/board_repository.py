@@ -10,8 +10,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from server.disclosure.gate import score_order
-from server.leaderboard.ladder import Try
-from server.leaderboard.ranking import Entry, RowKind
+from server.leaderboard.ranking import Entry, RowKind, Try
 from server.models.competition import Split, Team
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore
 from server.models.submission import Submission

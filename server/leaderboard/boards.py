@@ -11,15 +11,15 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from server.competitions import competitions, phases
+from server.competitions.lifecycle import is_revealed
 from server.competitions.stored_file import stored_file
 from server.cost_cache import CostCache
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber
-from server.leaderboard import board_repository, combined_entries
+from server.leaderboard import board_repository, combination
 from server.leaderboard.columns import BoardColumn, board_columns, columns_for_participants
-from server.leaderboard.combined_entries import TaskBoard
-from server.leaderboard.ladder import Rung, Try, climb
-from server.leaderboard.ranking import Entry, Row, RowKind, rank
+from server.leaderboard.combination import TaskBoard
+from server.leaderboard.ranking import Entry, Row, RowKind, Rung, Try, climb, rank
 from server.models.account import Account
 from server.models.competition import Competition
 
@@ -150,18 +150,18 @@ def _combined_board(
     with_intervals = shows_intervals and not gate.shows_ladder(competition, visibility)
     submissions = [row.entry.submission_id for board in own for row in board.rows if row.entry.submission_id]
     rule = stored_file(competition).combine
-    entries = combined_entries.entries(
+    entries = combination.entries(
         boards,
         rule,
         visibility,
         replicates=board_repository.replicates(session, visibility, submissions) if with_intervals else None,
         activity=board_repository.activity(session, competition.id, phase=phase),
     )
-    oracle = combined_entries.oracle(boards, rule)
+    oracle = combination.oracle(boards, rule)
     if oracle is not None:
         entries.append(Entry(team_id="", team=ORACLE_NAME, kind=RowKind.ORACLE, score=oracle))
     rows = tuple(rank(entries, oracle=oracle, show_ties=with_intervals))
-    columns = combined_entries.columns(boards)
+    columns = combination.columns(boards)
     return Board(visibility, oracle, rows, min(board.n_models for board in own), columns)
 
 
@@ -276,4 +276,51 @@ def ladder_rungs(session: Session, competition: Competition, team_ids: Sequence[
             session, competition.id, n_models=file.n_models, team_ids=team_ids, phase=phase
         ).values()
         for submission_id, rung in climb(own, step=step).items()
+    }
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One board in short. best: None where the board is a ladder, which hides it."""
+
+    teams: int
+    best: ShownNumber | None
+    share_of_oracle: ShownNumber | None
+
+
+NOTHING = Summary(0, None, None)
+_Summaries = dict[tuple[str, Visibility], Summary]
+_kept: CostCache[_Summaries] = CostCache()
+
+
+def summary(session: Session, competition: Competition) -> Summary:
+    """Return the board that everybody may see: the private one once it is revealed."""
+    bind = session.get_bind()
+
+    def again() -> _Summaries:
+        with Session(bind) as own:
+            return _every(own)
+
+    every = _kept.get(id(bind.engine), lambda: _every(session), in_background=again)
+    visibility = Visibility.PRIVATE if is_revealed(competition) else Visibility.PUBLIC
+    if stored_file(competition).tasks:
+        board = board_for(session, competition, visibility, organiser=False)
+        best = board.leader.entry.score if board.leader else None
+        found = Summary(board.teams, best, gate.share_of(best, board.oracle))
+    else:
+        found = every.get((competition.id, visibility), NOTHING)
+    return Summary(found.teams, None, None) if gate.shows_ladder(competition, visibility) else found
+
+
+def _every(session: Session) -> _Summaries:
+    marks = {
+        (competition_id, Visibility(visibility)): float((oracle or {}).get("final_score", 0.0))
+        for competition_id, visibility, oracle in board_repository.oracles(session)
+    }
+    return {
+        (competition_id, visibility): Summary(teams, best, gate.share_of(best, mark))
+        for visibility in Visibility
+        for competition_id, teams, highest in board_repository.best_scores(session, visibility)
+        for best in (gate.show_score(highest, visibility),)
+        for mark in (marks.get((competition_id, visibility), 0.0),)
     }

@@ -91,3 +91,38 @@ def _tied_groups(scored: Sequence[Entry]) -> dict[str, int]:
         for entry in scored
         if entry.kind is RowKind.TEAM and entry.tied_group is not None
     }
+
+
+class Try(NamedTuple):
+    """A scored submission."""
+
+    submission_id: str
+    received_at: datetime
+    score: float
+    mode: str = "function"
+    is_unconfirmed: bool = False
+
+
+class Rung(NamedTuple):
+    """What is shown after a submission: the team's score, and the submission that last moved it."""
+
+    submission_id: str
+    received_at: datetime
+    score: float
+    mode: str
+    is_unconfirmed: bool
+
+
+def climb(tries: Iterable[Try], *, step: float) -> dict[str, Rung]:
+    """Return what is shown after each submission of one team, by submission id.
+
+    tries: of one team, in the order of receipt. step: > 0; the first submission always sets the score.
+    """
+    shown: dict[str, Rung] = {}
+    present: Rung | None = None
+    for attempt in tries:
+        if present is None or attempt.score > present.score + step:
+            score = round(attempt.score / step) * step
+            present = Rung(attempt.submission_id, attempt.received_at, score, attempt.mode, attempt.is_unconfirmed)
+        shown[attempt.submission_id] = present
+    return shown

@@ -11,7 +11,7 @@ from datetime import datetime
 from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
-from server.evaluations.kept_weights import has_outputs_of, is_weights, weights_key
+from server.evaluations.results import has_outputs_of, is_weights, weights_key
 from server.models.competition import Competition, Split, SplitState
 from server.models.dataset import Dataset
 from server.models.evaluation import Shard, ShardState

@@ -13,13 +13,13 @@ from sqlalchemy.orm import Session
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.submission import Fault, Submission
-from server.notifications import email_templates, notification_repository, outbox, webhooks
-from server.notifications.email_templates import EmailContent
+from server.notifications import email_delivery, notification_repository, outbox, webhooks
+from server.notifications.email_delivery import EmailContent
 
 OF_SUBMISSIONS = frozenset({"submission.scored", "submission.failed"})
 DECISIONS: Mapping[str, Callable[..., EmailContent]] = {  # what waits for the organisers, with the mail that says so
-    "submission.unconfirmed": email_templates.unconfirmed_email,
-    "final.failed": email_templates.failed_final_email,
+    "submission.unconfirmed": email_delivery.unconfirmed_email,
+    "final.failed": email_delivery.failed_final_email,
 }
 
 
@@ -35,7 +35,7 @@ def announce(session: Session, competition: Competition, data: dict[str, Any]) -
     """Store the messages about an announcement."""
     webhooks.notify(session, competition.id, "competition.announced", data)
     addresses = notification_repository.addresses_of_competition(session, competition.id) if outbox.sends_mail() else []
-    _queue(session, addresses, email_templates.competition_email(competition, "competition.announced", data))
+    _queue(session, addresses, email_delivery.competition_email(competition, "competition.announced", data))
     return Reached(notification_repository.count_people(session, competition.id), len(addresses))
 
 
@@ -58,10 +58,10 @@ def notify(session: Session, competition_id: str, event: str, data: dict[str, An
         _mail_team(session, competition, event, submission=submission, tasks=data.get("tasks", {}))
     elif event == "worker_token.quarantined":
         addresses = notification_repository.addresses_of_organisers(session, competition_id, administrators_too=True)
-        _queue(session, addresses, email_templates.quarantine_email(competition, token_name=data["name"]))
+        _queue(session, addresses, email_delivery.quarantine_email(competition, token_name=data["name"]))
     else:
         addresses = notification_repository.addresses_of_competition(session, competition_id)
-        _queue(session, addresses, email_templates.competition_email(competition, event, data))
+        _queue(session, addresses, email_delivery.competition_email(competition, event, data))
 
 
 def write_to_organisers(session: Session, competition: Competition, *, subject: str, text: str, path: str) -> None:
@@ -104,7 +104,7 @@ def write_to_team(
 def _write(
     session: Session, competition: Competition, addresses: list[str], *, subject: str, text: str, path: str
 ) -> None:
-    _queue(session, addresses, email_templates.letter(competition, subject=subject, text=text, path=path))
+    _queue(session, addresses, email_delivery.letter(competition, subject=subject, text=text, path=path))
 
 
 def _mail_team(
@@ -120,13 +120,13 @@ def _mail_team(
     tasks: how it ended in each, where there are tasks.
     """
     addresses = notification_repository.addresses_of_team(session, submission.team_id)
-    _queue(session, addresses, email_templates.submission_email(competition, event, submission, tasks=tasks))
+    _queue(session, addresses, email_delivery.submission_email(competition, event, submission, tasks=tasks))
     faults = {end["fault"] for end in tasks.values() if "fault" in end}
     if not tasks and event == "submission.failed":
         faults = {str(submission.fault)}
     if faults - {Fault.PARTICIPANT.value}:
         addresses = notification_repository.addresses_of_organisers(session, competition.id)
-        _queue(session, addresses, email_templates.platform_failure_email(competition, submission))
+        _queue(session, addresses, email_delivery.platform_failure_email(competition, submission))
 
 
 def _notify_of_decision(session: Session, competition: Competition, event: str, data: dict[str, Any]) -> None:

@@ -1,7 +1,8 @@
 """What the parsing process can be asked: each task turns the bytes of a stranger into plain data."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from html import unescape
 from pathlib import Path
@@ -17,16 +18,68 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from lethe.competition.file import parse_competition
-from lethe.errors import InvalidCompetitionFile, InvalidInput
+from lethe.errors import InvalidCompetitionFile, InvalidInput, InvalidSubmission
 from lethe.proposal.detect import Detected, detect
 from lethe.proposal.preview import preview_cut
 from lethe.proposal.propose import propose
 from lethe.proposal.source import Archive
 from lethe.submission import notebook
+from lethe.submission.archive import ArchiveLimits, Opened, checked_archive, common_folder, read_chunks, refused
 from lethe.submission.notebook import Mode
 from lethe.submission.package import load_package, read_zip
 from lethe.text_files import decode_text
-from server.parsing import dataset_archive as archive
+
+MAX_FILES = 60_000  # below what a zip without a zip64 directory can hold
+TABLE_SUFFIXES = (".csv", ".txt", ".json")
+MAX_TABLE_BYTES = 64 << 20  # tables are read into memory as a whole, pictures and arrays are not
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a dataset's archive holds, unpacked."""
+
+    files: int
+    unpacked_bytes: int
+
+
+def check(file: IO[bytes], *, limits: Mapping[str, int]) -> Content:
+    """Read every file of the archive once. Raises InvalidInput naming the file and what is allowed.
+
+    limits: `files` and `unpacked_bytes`.
+    """
+    with opened(file, limits) as (archive, entries):
+        for entry in entries:
+            for _ in read_chunks(archive, entry):
+                pass
+        return Content(len(entries), sum(entry.file_size for entry in entries))
+
+
+def unpack(file: IO[bytes], folder: Path, *, limits: Mapping[str, int]) -> None:
+    """Write every file of the archive below a folder that is there and empty. Raises InvalidInput as `check` does."""
+    with opened(file, limits) as (archive, entries):
+        top = common_folder([entry.filename for entry in entries])
+        for entry in entries:
+            path = folder / entry.filename.removeprefix(top)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as target:  # nothing is there yet, and so no link
+                for chunk in read_chunks(archive, entry):
+                    target.write(chunk)
+
+
+@contextmanager
+def opened(file: IO[bytes], limits: Mapping[str, int]) -> Iterator[Opened]:
+    """Yield a dataset's archive and its files. Raises InvalidInput as `check` does."""
+    try:
+        with checked_archive(file, limits=ArchiveLimits(ratio_from_bytes=16 << 20, **limits)) as (archive, entries):
+            if not entries:
+                raise refused("file", "holds no files")
+            for entry in entries:
+                if entry.filename.lower().endswith(TABLE_SUFFIXES) and entry.file_size > MAX_TABLE_BYTES:
+                    raise refused(entry.filename, f"a table has at most {MAX_TABLE_BYTES} bytes", str(entry.file_size))
+            yield archive, entries
+    except InvalidSubmission as error:
+        raise InvalidInput(error.detail, violations=error.violations) from error
+
 
 MAX_LENGTH = 2000
 ATTRIBUTES = frozenset(
@@ -109,7 +162,7 @@ def propose_for(
     proposed ones. Raises InvalidInput, or InvalidCompetitionFile.
     """
     try:
-        with archive.opened(file, limits) as (zipped, entries):
+        with opened(file, limits) as (zipped, entries):
             source = Archive(zipped, entries)
             detected = detect(source, wanted={**given.get("dataset.options", {}), **read_as})
             if detected.images is None or detected.features:
@@ -196,7 +249,7 @@ def render_markdown(data: bytes) -> str:
 
 def check_dataset(file: IO[bytes], *, limits: Mapping[str, int]) -> dict[str, int]:
     """Return the number of a dataset's files, and their bytes. Raises InvalidInput."""
-    return vars(archive.check(file, limits=limits))
+    return vars(check(file, limits=limits))
 
 
 def propose_competition(file: IO[bytes], *, limits: Mapping[str, int], **options: Any) -> dict[str, Any]:
@@ -206,7 +259,7 @@ def propose_competition(file: IO[bytes], *, limits: Mapping[str, int], **options
 
 def unpack_dataset(file: IO[bytes], *, folder: str, limits: Mapping[str, int]) -> None:
     """Write the files of a dataset below a folder of this host. Raises InvalidInput."""
-    archive.unpack(file, Path(folder), limits=limits)
+    unpack(file, Path(folder), limits=limits)
 
 
 def _sources(data: bytes, *, kind: str, filename: str) -> list[tuple[str, str]]:

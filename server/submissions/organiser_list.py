@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from server.competitions.stored_file import stored_file
 from server.disclosure import gate
 from server.evaluations import parts
-from server.leaderboard import combined_entries
+from server.leaderboard import combination
 from server.models.competition import Competition
 from server.models.submission import Stage, Submission
 from server.scoring.scores import ScoreDoubt
@@ -48,7 +48,7 @@ def _with_parts(
     return [
         replace(
             line,
-            score=combined_entries.of_one(
+            score=combination.of_one(
                 {task_of(part): gate.show_score(scores[part.id].value) for part in own if part.id in scores}, file
             ),
             is_unconfirmed=any(scores[part.id].is_unconfirmed for part in own if part.id in scores),

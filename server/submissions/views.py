@@ -16,8 +16,8 @@ from server.errors import Conflict
 from server.evaluations import evaluations, paired_test, parts
 from server.evaluations.evaluations import EvaluationProgress
 from server.finals import finals
-from server.leaderboard import boards, combined_entries
-from server.leaderboard.ladder import Rung
+from server.leaderboard import boards, combination
+from server.leaderboard.ranking import Rung
 from server.models.account import Account
 from server.models.evaluation import PublicScore
 from server.models.submission import ENDED, Stage, Submission
@@ -74,7 +74,7 @@ def _with_parts(view: SubmissionView, of_parts: Sequence[SubmissionView]) -> Sub
     """Return a submission with its parts: the runs that are done are those of all of them."""
     if not of_parts:
         return view
-    combined = combined_entries.of_one(
+    combined = combination.of_one(
         {str(part.submission.competition.task_name): part.score.final_score for part in of_parts if part.score},
         stored_file(view.submission.competition),
     )

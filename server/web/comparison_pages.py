@@ -19,9 +19,9 @@ from server.submissions import views as submission_views
 from server.submissions.list_filter import Show
 from server.web.charts import vega_charts
 from server.web.deps import Place, PlaceDep, require_viewer
-from server.web.metric_view import BETTER
 from server.web.page_router import page_router
 from server.web.rendering import figure, page
+from server.web.score_view import BETTER
 from server.web.submission_lists import LINES
 
 router = page_router()

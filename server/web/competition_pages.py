@@ -1,5 +1,7 @@
-"""The list of competitions, and the overview of one."""
+"""The list of competitions in groups, and the overview of one."""
 
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,20 +16,74 @@ from lethe.submission.libraries import OLDER_SETS, PYTHON_OF_SETS
 from server import starter_kit
 from server.admin import competition_edits
 from server.competitions import competitions, participation
+from server.competitions.lifecycle import is_revealed
 from server.competitions.split_share import opening_of
 from server.db import clock, now
 from server.deps import SessionDep, StorageDep
 from server.disclosure import gate
+from server.leaderboard.boards import Summary, summary
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Split
 from server.submissions import views as submission_views
 from server.teams import teams
-from server.web import competition_cards
-from server.web.charts import epsilon_picture
+from server.web.charts import epsilon_charts
 from server.web.deps import Place, PlaceDep, ViewerDep
 from server.web.page_router import page_router
 from server.web.rendering import page
 from server.web.submission_lists import waits_of
+
+S = CompetitionState
+NOT_PUBLIC = (S.DRAFT, S.PREPARING)
+GROUPS = ("Open", "Opening soon", "Closed, being decided", "Finished", "Not public yet")
+
+
+@dataclass(frozen=True)
+class Card:
+    """One competition."""
+
+    competition: Competition
+    group: str
+    board: Summary
+    is_mine: bool
+    has_results: bool
+
+
+def make_card(session: Session, competition: Competition, *, mine: Collection[str]) -> Card:
+    return Card(
+        competition=competition,
+        group=_group(competition),
+        board=summary(session, competition),
+        is_mine=competition.id in mine,
+        has_results=is_revealed(competition),
+    )
+
+
+def grouped(cards: Sequence[Card]) -> list[tuple[str, list[Card]]]:
+    """Return the groups that have competitions, what can be entered first; in the open one, what ends next first."""
+    found = [(name, [card for card in cards if card.group == name]) for name in GROUPS]
+    ordered = [
+        (name, sorted(group, key=lambda card: card.competition.closes_at) if name == GROUPS[0] else group)
+        for name, group in found
+    ]
+    return [(name, group) for name, group in ordered if group]
+
+
+def ends_next(entered: Sequence[Competition]) -> Competition | None:
+    """Return which of these open competitions closes next."""
+    still_open = [c for c in entered if c.state == S.OPEN and c.closes_at > now()]
+    return min(still_open, key=lambda c: c.closes_at, default=None)
+
+
+def _group(competition: Competition) -> str:
+    state = S(competition.state)
+    if state in NOT_PUBLIC:
+        return GROUPS[4]
+    if state in (S.READY, S.OPEN):
+        if competition.closes_at <= now():
+            return GROUPS[2]
+        return GROUPS[0] if state == S.OPEN or competition.opens_at <= now() else GROUPS[1]
+    return GROUPS[2] if state in (S.CLOSED, S.PROVISIONAL) else GROUPS[3]
+
 
 router = page_router(is_public=True)
 
@@ -46,11 +102,11 @@ def competitions_page(request: Request, session: SessionDep, viewer: ViewerDep) 
     return page(
         request,
         "competitions.html",
-        groups=competition_cards.grouped([competition_cards.make_card(session, c, mine=mine) for c in visible]),
+        groups=grouped([make_card(session, c, mine=mine) for c in visible]),
         preparing=preparing,
         preparing_unseen=[opening for slug, opening in preparing.items() if slug not in seen],
         named={slug for slug, opening in preparing.items() if _may_be_named(session, opening.competition, viewer)},
-        ends_next=competition_cards.ends_next([c for c in visible if c.id in mine]),
+        ends_next=ends_next([c for c in visible if c.id in mine]),
         unfinished=unfinished,
         waits=waits_of(session, unfinished),
         at=now(),
@@ -119,13 +175,13 @@ def sample_pictures(
 
 
 def _epsilon_picture(file: CompetitionFile) -> dict[str, Any]:
-    lowest_rate = 0.0 if file.scoring.attacks.is_published else epsilon_picture.FLOOR
-    separations = epsilon_picture.separations(file.n_models, file.scoring.delta, lowest_rate)
+    lowest_rate = 0.0 if file.scoring.attacks.is_published else epsilon_charts.FLOOR
+    separations = epsilon_charts.separations(file.n_models, file.scoring.delta, lowest_rate)
     return {
         "separations": separations,
-        "separations_json": epsilon_picture.as_json(separations),
-        "shown_first": epsilon_picture.SHOWN_FIRST,
-        "curve": epsilon_picture.curve(),
+        "separations_json": epsilon_charts.as_json(separations),
+        "shown_first": epsilon_charts.SHOWN_FIRST,
+        "curve": epsilon_charts.curve(),
     }
 
 

@@ -1,15 +1,17 @@
-"""The pages' cookies: the log-in, the seed of form tokens, a message for the next page, the theme."""
+"""The pages' cookies (log-in, message for the next page, theme), and the tokens of forms against cross-site forgery."""
 
 import base64
 import hashlib
 import hmac
 import json
+import secrets
 from dataclasses import dataclass
 from typing import Literal
 
 from fastapi import Request, Response
 
 from server.config import get_settings
+from server.errors import NotAllowed
 
 SESSION_COOKIE = "lethe_session"
 CSRF_COOKIE = "lethe_form"
@@ -54,3 +56,85 @@ def theme(request: Request) -> str:
 
 def _signature(payload: str) -> str:
     return hmac.new(get_settings().signing_key(), f"flash|{payload}".encode(), hashlib.sha256).hexdigest()
+
+
+FIELD = "csrf_token"
+HEADER = "x-csrf-token"
+SALT_LENGTH = 16
+NEVER_SENT_AGAIN = ("password", "old", "new", "token")  # secrets are typed again
+
+
+class StaleForm(NotAllowed):
+    """A form whose token is of another log-in. Nothing of it was done."""
+
+    slug, title = "stale-form", "The form has expired"
+
+    def __init__(self) -> None:
+        super().__init__("Nothing was sent: the form was opened before you last logged in or out.")
+
+
+def csrf_seed(request: Request) -> str:
+    """Return this browser's seed, making one that the answer will set as a cookie."""
+    seed = request.cookies.get(CSRF_COOKIE) or getattr(request.state, "csrf_seed", None)
+    if not seed:
+        seed = secrets.token_urlsafe(24)
+        request.state.csrf_seed = seed
+    return str(seed)
+
+
+def csrf_token(request: Request) -> str:
+    """Return the token for every form on the page that answers `request`."""
+    if not hasattr(request.state, "csrf_token"):
+        request.state.csrf_token = _fresh_token(request)
+    return str(request.state.csrf_token)
+
+
+def _fresh_token(request: Request) -> str:
+    salt = secrets.token_hex(SALT_LENGTH // 2)
+    return salt + _sign(salt, csrf_seed(request), request.cookies.get(SESSION_COOKIE, ""))
+
+
+async def check_csrf(request: Request) -> None:
+    """Dependency of every page route: a POST must come from a page of ours. Raises NotAllowed."""
+    if request.method in ("GET", "HEAD"):
+        return
+    check_origin(request)
+    given = request.headers.get(HEADER)
+    if given is None:
+        value = (await request.form()).get(FIELD)
+        given = value if isinstance(value, str) else ""
+    try:
+        check_token(request, given)
+    except StaleForm:
+        await _keep_fields(request)
+        raise
+
+
+async def _keep_fields(request: Request) -> None:
+    """Keep what a page of ours sent, so that its reader can send it again with a token of this log-in."""
+    if request.headers.get("origin", "null") == "null" or request.headers.get(HEADER) is not None:
+        return  # which page sent it is not certain
+    fields = [(name, value) for name, value in (await request.form()).multi_items() if name != FIELD]
+    if all(isinstance(value, str) and name not in NEVER_SENT_AGAIN for name, value in fields):
+        request.state.unsent_fields = fields
+
+
+def check_origin(request: Request) -> None:
+    """Raise NotAllowed if the browser says that another site sent the request."""
+    origin = request.headers.get("origin")
+    foreign = origin is not None and origin != "null" and origin.partition("://")[2] != request.headers.get("host")
+    if foreign or request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        raise NotAllowed("The form was sent from another site")
+
+
+def check_token(request: Request, given: str) -> None:
+    """Raise StaleForm unless `given` was made for this browser and log-in."""
+    salt, signature = given[:SALT_LENGTH], given[SALT_LENGTH:]
+    seed = request.cookies.get(CSRF_COOKIE, "")
+    expected = _sign(salt, seed, request.cookies.get(SESSION_COOKIE, ""))
+    if not seed or not hmac.compare_digest(signature.encode(), expected.encode()):
+        raise StaleForm
+
+
+def _sign(*parts: str) -> str:
+    return hmac.new(get_settings().signing_key(), "|".join(parts).encode(), hashlib.sha256).hexdigest()

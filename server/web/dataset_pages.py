@@ -7,15 +7,14 @@ from lethe.errors import AppError
 from server.admission import AdmissionDep
 from server.config import Settings
 from server.datasets import datasets
-from server.datasets.upload import received_dataset, store_dataset
+from server.datasets.datasets import received_dataset, store_dataset
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
 from server.errors import NotAllowed, NotAuthenticated, Overloaded
 from server.models.account import Account
 from server.received_form import text_field
 from server.submissions import upload_check
 from server.submissions.upload_check import MAX_REQUEST_BYTES
-from server.web.cookies import Flash
-from server.web.csrf import FIELD, check_csrf, check_origin, check_token
+from server.web.cookies import FIELD, Flash, check_csrf, check_origin, check_token
 from server.web.deps import StaffDep, check_is_staff, get_viewer
 from server.web.page_router import page_router
 from server.web.rendering import page, redirect

@@ -1,14 +1,20 @@
-"""What a participant reads about a failed submission: what happened, where, and what to do next."""
+"""What a participant reads about a failed submission: what happened, where in the code, and what to do."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup
+
+from lethe.errors import AppError
 from lethe.runtime.error_classes import ErrorClass
 from lethe.submission.traceback_text import names_line
 from server.disclosure import gate
 from server.models.evaluation import Evaluation
 from server.models.submission import Fault, Submission
+from server.parsing import client as parsing
+from server.storage import Storage
+from server.submissions import submissions
 
 TITLES = {
     Fault.PARTICIPANT.value: "The code could not be scored",
@@ -68,3 +74,55 @@ def _advice(error_class: ErrorClass, error: Mapping[str, Any]) -> str:
     if error.get("withheld"):
         return "Run it on the public sample, where nothing is withheld: `lethe check FILE --log`."
     return error_class.advice
+
+
+MAX_CODE_CHARS = 400_000  # characters of all files together
+
+
+def highlighted_files(storage: Storage, submission: Submission) -> list[tuple[str, Markup]]:
+    """Return name and marked-up text of each Python file; of a notebook, of each code cell.
+
+    Nothing if it is gone, was taken by rules that were wider, or cannot be read now.
+    """
+    kind = submission.kind
+    try:
+        data = submissions.read_code(storage, submission)
+        shown = parsing.run_if_free(
+            "show_sources", data, kind=kind, filename=f"submission.{kind}", max_characters=MAX_CODE_CHARS
+        )
+    except AppError:
+        return []
+    return [(name, Markup(html)) for name, html in shown]  # noqa: S704 (the formatter escapes)
+
+
+AROUND = 4
+MAX_LINE_LENGTH = 200
+
+
+@dataclass(frozen=True)
+class ExcerptLine:
+    number: int
+    text: str
+    at_fault: bool
+
+
+def excerpt(source: str, line: int) -> tuple[ExcerptLine, ...]:
+    """Return the lines around `line`, or nothing if the file has no such line."""
+    lines = source.splitlines()
+    if not 1 <= line <= len(lines):
+        return ()
+    first = max(1, line - AROUND)
+    shown = lines[first - 1 : line + AROUND]
+    return tuple(
+        ExcerptLine(number, text[:MAX_LINE_LENGTH], number == line) for number, text in enumerate(shown, start=first)
+    )
+
+
+def source_file(data: bytes, *, kind: str, file: str) -> str:
+    """Return one Python file of a stored submission; empty if it holds none of that name, or cannot be read now."""
+    if kind == "py":
+        return data.decode("utf-8", "replace")
+    try:
+        return str(parsing.run_if_free("read_source", data, name=file)) if kind == "zip" else ""
+    except AppError:
+        return ""

@@ -29,10 +29,9 @@ from server.web import leaderboard_view
 from server.web.charts import vega_charts
 from server.web.competition_pages import warnings_of_limits
 from server.web.deps import Place, PlaceDep
-from server.web.metric_view import BETTER_IN_WORDS
 from server.web.page_router import page_router
 from server.web.rendering import figure, page
-from server.web.score_view import find_breakdown
+from server.web.score_view import BETTER_IN_WORDS, find_breakdown
 from server.web.submission_lists import LINES
 
 router = page_router(is_public=True)

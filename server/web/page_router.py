@@ -13,12 +13,10 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from lethe.errors import AppError
 from server.errors import NotAuthenticated, NotRevealed, status_of
-from server.middleware import PROXY_CACHE
+from server.middleware import HEADERS, PROXY_CACHE
 from server.problem_details import PageError, as_app_error
-from server.web.cookies import SESSION_COOKIE
-from server.web.csrf import StaleForm, check_csrf
+from server.web.cookies import SESSION_COOKIE, StaleForm, check_csrf
 from server.web.rendering import local_path, page
-from server.web.security import HEADERS
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Form, Request, Response
 
 from lethe.errors import AppError, InvalidInput
-from server.competitions import admission_links, competitions, participants, participation, texts
+from server.competitions import admission_links, competitions, participants, participation, questions
 from server.deps import SessionDep
 from server.web.deps import MemberDep, find_place
 from server.web.page_router import page_router
@@ -43,7 +43,7 @@ def act(asked: MemberRequestDep, *, act: Text = "", version: int = Form(default=
     try:
         with asked.session.begin_nested():
             if act == "accept":
-                texts.accept_terms(asked.session, asked.competition, version=version, account=asked.viewer)
+                questions.accept_terms(asked.session, asked.competition, version=version, account=asked.viewer)
                 done = "The terms are accepted."
             elif act == "ask":
                 participants.ask(asked.session, asked.competition, message=message, account=asked.viewer)

@@ -22,8 +22,7 @@ from server.parsing.markdown import markdown
 from server.template_environment import TEMPLATES, new_environment
 from server.web import template_filters
 from server.web.assets import get_assets
-from server.web.cookies import CSRF_COOKIE, FLASH_COOKIE, Flash, read_flash, set_cookie, set_flash, theme
-from server.web.csrf import csrf_token
+from server.web.cookies import CSRF_COOKIE, FLASH_COOKIE, Flash, csrf_token, read_flash, set_cookie, set_flash, theme
 from server.web.help_texts import glossary
 
 NAMES = {  # in this order: most also name the browsers that come later

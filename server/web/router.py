@@ -1,4 +1,4 @@
-"""All pages. `server.main` includes `router` and calls `server.web.security.add_security_headers(app)`.
+"""All pages. `server.main` includes `router` and calls `server.middleware.add_security_headers(app)`.
 
 An address that no page has is answered by `not_found_page`, which `server.main` may give to people's browsers.
 """
@@ -7,6 +7,7 @@ from fastapi import APIRouter
 
 from server.web import (
     account_pages,
+    assets,
     auth_pages,
     comparison_pages,
     competition_pages,
@@ -17,13 +18,12 @@ from server.web import (
     participation_pages,
     question_pages,
     second_factor_pages,
-    static_files,
     submission_pages,
     submit_pages,
     team_pages,
 )
+from server.web.organiser import competition_pages as organising_pages
 from server.web.organiser import (
-    benchmark_pages,
     dashboard_pages,
     data_pages,
     edit_pages,
@@ -34,14 +34,13 @@ from server.web.organiser import (
     phase_pages,
     rejudging_pages,
 )
-from server.web.organiser import competition_pages as organising_pages
 from server.web.organiser import participation_pages as organised_participation_pages
 from server.web.organiser import question_pages as organised_question_pages
 from server.web.organiser import submission_pages as organised_submission_pages
 
 router = APIRouter()
 for pages in (
-    static_files,
+    assets,
     help_pages,
     account_pages,
     auth_pages,
@@ -55,7 +54,7 @@ for pages in (
     team_pages,
     participation_pages,
     question_pages,
-    benchmark_pages,
+    dashboard_pages,
     dashboard_pages,  # these before what takes any word for a competition's name
     new_competition_pages,
     data_pages,

@@ -1,4 +1,4 @@
-"""What a submission's page tells of its score: its team's rank, its best one, its factors beside the oracle's."""
+"""What a submission's page tells of its score and of the metrics beside it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,10 +7,16 @@ from math import ceil, log
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
+from lethe.errors import NotFound
+from lethe.metrics.core.metric_text import table_lines
+from lethe.metrics.core.registry import metric
 from lethe.metrics.scoring.explanation import Explanation
+from server.api.metric_results import MetricValue
 from server.disclosure.gate import Breakdown, ShownNumber
 from server.leaderboard import boards
+from server.metric_results import metric_results
 from server.models.competition import Competition, Split
+from server.models.submission import Submission
 from server.submissions.views import SubmissionView
 
 WIDTH = 600  # of the drawing of epsilons
@@ -108,3 +114,56 @@ def _x(epsilon: float, end: float) -> float:
     """Return where a value stands; all beyond the end stand in a part of their own, a twelfth wide."""
     inner = WIDTH * 11 / 12
     return round(min(epsilon / end, 1.0) * inner if epsilon <= end else (WIDTH + inner) / 2, 1)
+
+
+BETTER = {"higher": "↑ higher", "lower": "↓ lower", "towards retrained": "→ as retrained", "none": "–"}
+BETTER_IN_WORDS = {
+    "higher": "higher is better",
+    "lower": "lower is better",
+    "towards retrained": "best as retrained",
+    "none": "",
+}
+
+
+@dataclass(frozen=True)
+class MetricLine:
+    """One line: the value beside its references, what the metric is, and its table, which organisers alone have."""
+
+    value: MetricValue
+    better: str
+    formula: str
+    source: str
+    table: list[str]
+
+
+@dataclass(frozen=True)
+class MetricTable:
+    """The metrics on one split."""
+
+    split: str
+    lines: list[MetricLine]
+
+
+def metric_tables(session: Session, submission: Submission, *, is_organiser: bool) -> list[MetricTable]:
+    """Return a table for each split whose metrics the viewer may see and which has any."""
+    tables = []
+    for visibility in (Visibility.PUBLIC, Visibility.PRIVATE):
+        try:
+            rows = metric_results.of_submission(session, submission, visibility, is_organiser=is_organiser)
+        except NotFound:
+            continue
+        if rows:
+            values = [MetricValue.of(row, is_organiser=is_organiser) for row in rows]
+            tables.append(MetricTable(visibility.value, [_line(value) for value in values]))
+    return tables
+
+
+def _line(value: MetricValue) -> MetricLine:
+    entry = metric(value.id)
+    return MetricLine(
+        value=value,
+        better=BETTER[value.direction],
+        formula=entry.formula,
+        source=entry.source,
+        table=table_lines(value.table),
+    )

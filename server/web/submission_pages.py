@@ -29,15 +29,19 @@ from server.submissions.score_explanation import find_context, find_explanation
 from server.submissions.views import SubmissionView
 from server.teams import teams
 from server.web import sse
-from server.web.code_excerpt import ExcerptLine, excerpt, highlighted_files, source_file
-from server.web.cookies import Flash
-from server.web.csrf import csrf_token
+from server.web.cookies import Flash, csrf_token
 from server.web.deps import MemberDep, PlaceDep, find_place, require_viewer
-from server.web.failure_messages import describe_failure, raised_line
-from server.web.metric_view import metric_tables
+from server.web.failure_messages import (
+    ExcerptLine,
+    describe_failure,
+    excerpt,
+    highlighted_files,
+    raised_line,
+    source_file,
+)
 from server.web.page_router import page_router
 from server.web.rendering import page, part, redirect, render
-from server.web.score_view import find_breakdown, find_standing
+from server.web.score_view import find_breakdown, find_standing, metric_tables
 from server.web.submission_lists import AskedDep, listed, may_be_chosen
 from server.web.timeline import timeline_events, timeline_steps
 

@@ -32,11 +32,10 @@ from server.submissions.upload_check import (
     store_again_if_collected,
     tasks_of,
 )
-from server.web.code_excerpt import ExcerptLine, excerpt
 from server.web.competition_pages import limit_of_a_run
-from server.web.cookies import Flash
-from server.web.csrf import FIELD, check_origin, check_token
+from server.web.cookies import FIELD, Flash, check_origin, check_token
 from server.web.deps import MemberDep, Place, PlaceDep, find_place, get_viewer
+from server.web.failure_messages import ExcerptLine, excerpt
 from server.web.page_router import page_router
 from server.web.rendering import page, redirect
 

@@ -14,7 +14,7 @@ from typing import Any
 from lethe.errors import HostFault, InvalidInput, NotFound, Violation
 from lethe.runtime.weights_layout import ORIGINAL_MODEL, BadLayout, read_layout
 from server.evaluations.claimed_shard import ClaimedShard
-from server.evaluations.kept_weights import weights_key
+from server.evaluations.results import weights_key
 from server.storage import Storage, content_key
 
 SCORERS_ALONE = (

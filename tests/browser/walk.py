@@ -13,7 +13,7 @@ from server.accounts import accounts, email_confirmation, password_reset, second
 from server.admin import competition_edits
 from server.api.benchmarks import BenchmarkIn
 from server.benchmarks import benchmarks
-from server.benchmarks.units import MethodRecord
+from server.benchmarks.cells import MethodRecord
 from server.competitions import competitions, participants, questions
 from server.deps import get_database
 from server.models.account import Account

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from lethe.cli.main import build_app
 from lethe.client.api import JsonObject
 from lethe.evaluation.shard_outputs import ShardOutputs
-from server.evaluations.kept_weights import is_weights
+from server.evaluations.results import is_weights
 from server.maintenance import retention
 from server.storage import Storage
 from tests.end_to_end.conftest import (

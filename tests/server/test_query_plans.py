@@ -14,7 +14,7 @@ from server.audit import EventFilter
 from server.dashboard import dashboard
 from server.db import Database, now
 from server.evaluations import lease_reaper, leases
-from server.finals import scheduler
+from server.finals import finals
 from server.leaderboard import boards
 from server.migrate import upgrade
 from server.models.account import Account
@@ -164,7 +164,7 @@ ACTS: dict[str, Callable[[Session], object]] = {
     "an untrusted claim": lambda s: leases.claim(s, worker="t/w", lease_s=60, token_id="t"),
     "what a token's workers gave": lambda s: worker_repository.evaluations_with_results_of(s, "0123456789abcdef"),
     "a sweep": lambda s: lease_reaper.sweep(s, now(), max_attempts=3, lease_s=60),
-    "the clock": lambda s: scheduler.tick(s, now()),
+    "the clock": lambda s: finals.tick(s, now()),
     "my submissions": lambda s: submission_views.view(s, submissions.list_own(s, competition(s), account(s))),
     "a page of my submissions": lambda s: page_of_mine(s, Show.NEWEST),
     "my best submissions": lambda s: page_of_mine(s, Show.BEST),

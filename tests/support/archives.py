@@ -14,7 +14,7 @@ from server.archives.exporter import MANIFEST
 from server.archives.importer import Brought, read
 from server.config import Settings
 from server.db import Database
-from server.evaluations.kept_weights import weights_key
+from server.evaluations.results import weights_key
 from server.metric_results.metric_results import hash_parameters
 from server.models.account import Role
 from server.models.evaluation import Disclosure, Evaluation, MetricResult, PrivateScore, RunLog, Shard, ShardAttempt

@@ -25,8 +25,8 @@ from server.config import get_settings
 from server.db import Database, now
 from server.deps import get_database
 from server.evaluations import evaluation_repository, evaluations
-from server.finals import scheduler
-from server.leaderboard import summaries
+from server.finals import finals
+from server.leaderboard import boards
 from server.main import create_app
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionState, Split, SplitState
@@ -122,7 +122,7 @@ class Instance:
 
     def tick(self) -> int:
         with self.database.write() as session:
-            return scheduler.tick(session, now())
+            return finals.tick(session, now())
 
     @staticmethod
     def _current(session: Session, submission_id: str, visibility: Visibility) -> Evaluation:
@@ -207,7 +207,7 @@ def instance(monkeypatch: pytest.MonkeyPatch, *, database_url: str, redis_url: s
     monkeypatch.setattr(parsing, "get_limits", lambda task: replace(limits(task), wall_s=300.0))
     for cache in CACHES:
         cache.cache_clear()
-    summaries._kept.clear()  # of another test's instance
+    boards._kept.clear()  # of another test's instance
     for limiter in vars(rate_limit).values():
         if isinstance(limiter, rate_limit.Throttle):
             limiter.clear()

@@ -25,7 +25,7 @@ from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import Inputs, InvalidMetricInput, MetricEvaluation, evaluate
 from lethe.metrics.core.result import MetricResult
 from server.evaluations import evaluation_repository
-from server.evaluations.kept_weights import weights_key
+from server.evaluations.results import weights_key
 from server.metric_results import metric_results
 from server.metric_results.metric_results import ComputedMetric, WaitingMetric
 from server.models.evaluation import Shard, ShardKind, ShardState

@@ -13,7 +13,7 @@ from lethe.errors import HostFault, NotFound
 from lethe.evaluation.original_models import ORIGINAL, read_integer_buffers
 from lethe.evaluation.shard_outputs import ShardOutputs
 from server.evaluations import rerun
-from server.evaluations.kept_weights import weights_key
+from server.evaluations.results import weights_key
 from server.models.evaluation import Shard
 from server.storage import DamagedFile, Storage
 from worker.context import WorkerContext

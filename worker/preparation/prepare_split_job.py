@@ -40,7 +40,7 @@ from server.competitions.preparation_turns import PreparationTurns
 from server.competitions.split_leases import PreparedSplit, SplitWork
 from server.config import Settings
 from server.datasets import datasets
-from server.datasets.upload import archive_limits
+from server.datasets.datasets import archive_limits
 from server.models.competition import Split
 from server.parsing.client import run_on_file
 from server.storage import dataset_key, split_key

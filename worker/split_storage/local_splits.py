@@ -10,7 +10,7 @@ from typing import Protocol
 import structlog
 
 from lethe.data.errors import DamagedSplit
-from server.competitions import damaged_splits
+from server.competitions import stalled_preparations
 from server.db import Database
 from server.evaluations.claimed_shard import ClaimedShard
 from server.models.evaluation import Evaluation
@@ -92,7 +92,7 @@ def made_again_where_damaged(context: HasDatabase, evaluation_id: str) -> Iterat
     except DamagedSplit as error:
         with context.database.write() as session:
             split_id = session.get_one(Evaluation, evaluation_id).split_id
-            queued = damaged_splits.check_again(session, split_id, reason=error.detail)
+            queued = stalled_preparations.check_again(session, split_id, reason=error.detail)
         log.error("a file of the split is damaged", split=split_id, check_queued=queued, reason=error.detail)  # noqa: TRY400
         raise
 

@@ -10,14 +10,15 @@ from lethe.competition.visibility import Visibility
 from server.admin import competition_edits
 from server.api.auth_dependencies import CurrentAccount, OptionalAccount, VisibleCompetition
 from server.api.auth_dependencies import OrganisedCompetition as Organised
-from server.api.competitions.finals_schemas import Decision, RescoringOut
 from server.api.competitions.schemas import (
     ChangeOut,
     CompetitionChange,
     CompetitionOut,
     CompetitionPage,
+    Decision,
     OrganisedCompetition,
     Reason,
+    RescoringOut,
     SplitReplacement,
     WaitingDecisions,
 )

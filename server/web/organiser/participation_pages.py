@@ -7,7 +7,7 @@ from fastapi import Form, Query, Request, Response
 from lethe.competition.sections import Participation
 from lethe.errors import AppError, InvalidInput
 from server.accounts.accounts import clean_address
-from server.competitions import admission_links, participants, texts
+from server.competitions import admission_links, participants, questions
 from server.competitions.participation import TERMS
 from server.notifications import outbox
 from server.web.page_router import page_router
@@ -115,7 +115,7 @@ def _page(asked: OrganiserRequest, *, state: str = "", page_number: int = 1, **c
         state=state,
         links=admission_links.open_links(asked.session, asked.competition),
         addresses=participants.addresses(asked.session, asked.competition),
-        versions=texts.versions(asked.session, asked.competition, TERMS),
+        versions=questions.versions(asked.session, asked.competition, TERMS),
         admissions=ADMISSIONS,
         sends_mail=outbox.sends_mail(),
         **shown,

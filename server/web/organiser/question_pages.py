@@ -6,7 +6,7 @@ from fastapi import Form, Query, Response
 
 from lethe.competition.sections import TITLES
 from lethe.errors import AppError, NotFound
-from server.competitions import questions, texts
+from server.competitions import questions
 from server.web.page_router import page_router
 from server.web.place_request import OrganiserDep, OrganiserRequest, change
 
@@ -101,6 +101,6 @@ def _texts(asked: OrganiserRequest, *, name: str, text: str | None = None, **con
         name=name,
         titles=TITLES,
         text=getattr(asked.place.file.pages, name) if text is None else text,
-        versions=texts.versions(asked.session, asked.competition, name),
+        versions=questions.versions(asked.session, asked.competition, name),
         **shown,
     )

@@ -8,7 +8,7 @@ from lethe.competition.visibility import Visibility
 from server.competitions import competitions
 from server.db import now
 from server.leaderboard import boards
-from server.leaderboard.summaries import summary
+from server.leaderboard.boards import summary
 from server.models.account import Account, Role
 from server.models.audit import AuditEvent
 from server.models.competition import Competition, CompetitionState

@@ -22,7 +22,7 @@ from server.competitions.stored_file import stored_file
 from server.config import Settings, get_settings
 from server.db import Database
 from server.errors import Conflict, NotAuthenticated
-from server.evaluations.kept_weights import is_weights
+from server.evaluations.results import is_weights
 from server.leaderboard import boards
 from server.models.account import Account, Role
 from server.models.competition import Competition

@@ -23,7 +23,7 @@ from server.competitions import competitions, lifecycle
 from server.config import get_settings
 from server.db import Database, new_id, now
 from server.evaluations import evaluations
-from server.finals import decisions, finals, scheduler
+from server.finals import decisions, finals
 from server.leaderboard import boards
 from server.models.account import Account, Role
 from server.models.audit import AuditEvent
@@ -75,7 +75,7 @@ class Life(RuleBasedStateMachine):
             for split in competitions.splits(session, competition):
                 split.state = SplitState.READY.value
             session.flush()
-            scheduler.tick(session, now())
+            finals.tick(session, now())
         for name in ("ada", "ada", "bob", "eve"):
             self.send(name, now())
 
@@ -83,7 +83,7 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def tick(self) -> None:
-        self.act(lambda session: scheduler.tick(session, now()))
+        self.act(lambda session: finals.tick(session, now()))
 
     @rule()
     def open(self) -> None:

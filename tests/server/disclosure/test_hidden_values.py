@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from server.accounts import sessions
 from server.db import now
-from server.leaderboard import summaries
+from server.leaderboard import boards
 from server.metric_results.metric_results import hash_parameters
 from server.models.competition import Split
 from server.models.evaluation import (
@@ -65,7 +65,7 @@ class Played:
 
     def answers(self) -> dict[str, str]:
         """Return what everybody is answered, by who asks what."""
-        summaries._kept.clear()
+        boards._kept.clear()
         return dict(self._answers())
 
     def _answers(self) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from lethe.competition.visibility import Visibility
 from server.competitions import competitions
 from server.db import now
-from server.finals import scheduler
+from server.finals.finals import tick
 from server.models.account import Role
 from server.models.audit import AuditEvent
 from server.models.competition import Competition, CompetitionState
@@ -79,12 +79,12 @@ def test_opens_and_closes_by_itself_and_catches_up(both: Instance) -> None:
     at = now()
     both.competition(state=S.READY, opens_at=at + timedelta(hours=1), closes_at=at + timedelta(hours=2))
     with both.database.write() as session:
-        assert scheduler.tick(session, at) == 0
-        assert scheduler.tick(session, at + timedelta(hours=1)) == 1
+        assert tick(session, at) == 0
+        assert tick(session, at + timedelta(hours=1)) == 1
     assert state(both) == S.OPEN
     with both.database.write() as session:
-        assert scheduler.tick(session, at + timedelta(hours=9)) == 1
-        assert scheduler.tick(session, at + timedelta(hours=9)) == 0
+        assert tick(session, at + timedelta(hours=9)) == 1
+        assert tick(session, at + timedelta(hours=9)) == 0
     assert state(both) == S.PROVISIONAL, "nothing was sent, so there is nothing to wait for"
     with both.database.read() as session:
         actions = session.scalars(select(AuditEvent.action).where(AuditEvent.actor == "system")).all()

@@ -10,7 +10,7 @@ from lethe.competition.visibility import Visibility
 from server import db
 from server.config import get_settings
 from server.db import now
-from server.finals import scheduler
+from server.finals import finals
 from server.models.account import Role
 from server.models.competition import Competition, CompetitionState, Team
 from server.models.submission import Submission
@@ -212,10 +212,10 @@ def test_finals_wait_until_uploads_in_flight_are_stored(server: Instance, monkey
     assert (sent.status_code, sent.json()["is_official"]) == (201, True)
     server.score(sent.json()["id"], 0.4)
     with server.database.write() as session:
-        scheduler.tick(session, closed_at + timedelta(seconds=29))
+        finals.tick(session, closed_at + timedelta(seconds=29))
     assert selected(server) == []
     with server.database.write() as session:
-        scheduler.tick(session, closed_at + timedelta(seconds=31))
+        finals.tick(session, closed_at + timedelta(seconds=31))
     assert selected(server) == [sent.json()["id"]]
     assert server.submit(ada).status_code == 409  # what was in time comes too late once the finals are fixed
 

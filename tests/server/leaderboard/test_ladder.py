@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from lethe.competition.visibility import Visibility
-from server.leaderboard.ladder import Try, climb
+from server.leaderboard.ranking import Try, climb
 from server.models.account import Role
 from server.models.submission import Submission
 from tests.support.instance import Instance

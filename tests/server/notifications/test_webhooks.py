@@ -20,7 +20,7 @@ from server.models.account import Role
 from server.models.evaluation import Evaluation
 from server.models.notification import Delivery
 from server.models.submission import Fault
-from server.notifications import outbox, webhook_delivery, webhooks
+from server.notifications import outbox, webhooks
 from tests.support.instance import Instance
 
 BASE = "/api/v1/competitions/digits"
@@ -95,7 +95,7 @@ def create(server: Instance, olga: dict[str, str], url: str, *events: str) -> An
 
 
 def deliver(server: Instance, *, later: timedelta = timedelta(), allow_private: bool = True) -> int:
-    return webhook_delivery.deliver(server.database, get_settings(), at=now() + later, allow_private=allow_private)
+    return webhooks.deliver(server.database, get_settings(), at=now() + later, allow_private=allow_private)
 
 
 def states(server: Instance) -> list[tuple[str, int]]:
@@ -172,7 +172,7 @@ def test_address_that_fails_is_tried_again_and_then_given_up(server: Instance, r
 
 
 def test_slow_receiver_is_in_nobody_elses_way(server, receiver, monkeypatch):
-    monkeypatch.setattr(webhook_delivery, "TIMEOUT_S", 1.0)
+    monkeypatch.setattr(webhooks, "TIMEOUT_S", 1.0)
     olga = opened(server)
     slow = [create(server, olga, receiver.slow_url, "competition.closed").json()["id"] for _ in range(4)]
     create(server, olga, receiver.url, "competition.closed")
@@ -220,13 +220,13 @@ def test_the_servers_own_network_is_not_spoken_to(server: Instance, receiver: Re
     ],
 )
 def test_no_way_of_writing_an_address_leads_into_the_servers_own_network(host: str) -> None:
-    with pytest.raises(webhook_delivery.Refused):
-        asyncio.run(webhook_delivery._public_address(host, 80, allow_private=False))
+    with pytest.raises(webhooks.Refused):
+        asyncio.run(webhooks._public_address(host, 80, allow_private=False))
 
 
 @pytest.mark.parametrize("host", ["93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c", "64:ff9b::5db8:d70e"])
 def test_public_addresses_are_spoken_to(host: str) -> None:
-    assert asyncio.run(webhook_delivery._public_address(host, 80, allow_private=False)) == host
+    assert asyncio.run(webhooks._public_address(host, 80, allow_private=False)) == host
 
 
 def test_removed_webhook_is_told_nothing(server: Instance, receiver: Receiver) -> None:

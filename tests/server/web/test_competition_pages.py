@@ -13,7 +13,7 @@ from server import starter_kit
 from server.competitions import competitions
 from server.datetime_format import in_words
 from server.db import now
-from server.leaderboard import summaries
+from server.leaderboard import boards
 from server.models.account import Role
 from server.models.competition import Competition, Split
 from server.web.competition_pages import limit_of_a_run
@@ -88,7 +88,7 @@ def test_sealed_scores_are_not_on_the_card_and_revealed_ones_are(server: Instanc
     assert "0.30000" not in page
     with server.database.write() as session:
         competitions.get(session, "digits", account=None).state = "final"
-    summaries._kept.clear()
+    boards._kept.clear()
     assert "Winning score 0.30000" in plain_text(visitor.get("/").text)
 
 
@@ -226,7 +226,7 @@ def test_list_runs_the_same_queries_for_any_competitions(server: Instance, visit
     for number in range(6):
         server.competition(f"c{number}")
         if number in (0, 5):
-            summaries._kept.clear()
+            boards._kept.clear()
             with counted_queries(server.database.engine) as queries:
                 visitor.get("/")
             counts.append(len(queries))

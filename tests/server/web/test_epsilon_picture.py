@@ -10,8 +10,8 @@ import pytest
 from lethe.metrics.scoring.attacks import crossfit
 from lethe.metrics.scoring.epsilon import per_example_epsilon
 from lethe.metrics.scoring.forgetting_quality import bucket_points
-from server.web.charts import epsilon_picture
-from server.web.charts.epsilon_picture import MAX_DRAWN, as_json, points, separation, separations
+from server.web.charts import epsilon_charts
+from server.web.charts.epsilon_charts import MAX_DRAWN, as_json, points, separation, separations
 
 DELTA = 1e-5
 
@@ -24,11 +24,11 @@ def test_the_pictures_epsilon_is_the_metrics(shift: float) -> None:
 
 
 def test_picture_of_the_default_attacks_has_their_floor() -> None:
-    assert epsilon_picture.FLOOR == crossfit.FLOOR
-    far = separation(9.0, 512, delta=DELTA, lowest_rate=epsilon_picture.FLOOR)
+    assert epsilon_charts.FLOOR == crossfit.FLOOR
+    far = separation(9.0, 512, delta=DELTA, lowest_rate=epsilon_charts.FLOOR)
     assert far.epsilon == pytest.approx(math.log((1 - DELTA - crossfit.FLOOR) / crossfit.FLOOR))
     assert far.points > 0.0
-    shown = [one.epsilon for one in separations(512, DELTA, epsilon_picture.FLOOR)]
+    shown = [one.epsilon for one in separations(512, DELTA, epsilon_charts.FLOOR)]
     assert shown == sorted(shown)
 
 

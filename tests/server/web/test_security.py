@@ -2,9 +2,9 @@
 
 import pytest
 
+from server.middleware import CONTENT_SECURITY_POLICY
 from server.web.cookies import CSRF_COOKIE, SESSION_COOKIE
 from server.web.rendering import local_path
-from server.web.security import CONTENT_SECURITY_POLICY
 from tests.support.instance import PASSWORD, Instance
 from tests.support.web import Visitor
 

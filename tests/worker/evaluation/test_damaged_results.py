@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 from lethe.data.errors import DamagedSplit
 from lethe.evaluation.model_outputs import OUTPUT_PATHS
 from lethe.runtime.error_classes import ErrorClass
-from server.competitions import damaged_splits, split_leases
+from server.competitions import split_leases, stalled_preparations
 from server.competitions.stalled_preparations import CHECKING
 from server.db import clock
 from server.evaluations import leases
@@ -160,7 +160,7 @@ def test_split_that_is_damaged_again_and_again_is_not_checked_for_ever(server: I
             session.execute(update(Split).values(state=SplitState.READY.value))
     with server.database.read() as session:
         asked = session.scalars(select(AuditEvent).where(AuditEvent.action == "split.damaged")).all()
-        assert len(asked) == damaged_splits.CHECKS_PER_HOUR
+        assert len(asked) == stalled_preparations.CHECKS_PER_HOUR
 
 
 def test_shard_that_meets_a_damaged_split_has_it_checked(server: Instance, evaluation: str) -> None:

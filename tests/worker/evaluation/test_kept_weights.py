@@ -12,7 +12,7 @@ import torch
 from lethe.errors import HostFault
 from lethe.evaluation.original_models import ORIGINAL
 from lethe.evaluation.shard_outputs import ShardOutputs
-from server.evaluations.kept_weights import weights_key
+from server.evaluations.results import weights_key
 from server.models.evaluation import Shard
 from server.storage import Storage
 from worker.evaluation.stored_results import KeptWeights, read_kept_weights

@@ -25,7 +25,7 @@ from lethe.evaluation.split_inputs import FILES_READ
 from lethe.preparation.prepare import prepare_split
 from server.config import Settings
 from server.db import Database, now
-from server.evaluations.kept_weights import weights_key
+from server.evaluations.results import weights_key
 from server.metric_results import metric_results
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, EvaluationState, MetricResult, Shard, ShardState
