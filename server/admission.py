@@ -72,10 +72,7 @@ class Admission:
 
     @asynccontextmanager
     async def turn(self, request: Request | None = None) -> AsyncIterator[None]:
-        """Wait for a turn and hold it.
-
-        request: whose client may have gone by then; raises ClientDisconnect, so that nobody works for it.
-        """
+        """Wait for a turn and hold it. Raises ClientDisconnect where the request's client has gone."""
         has_to_wait = self._turns.locked()
         async with self._turns:
             if has_to_wait and request is not None and await request.is_disconnected():

@@ -161,10 +161,7 @@ def new_id() -> str:
 
 
 def make_engine(url: str, *, statement_within_s: float | None = STATEMENT_WITHIN_S) -> Engine:
-    """Return an engine for `url`; SQLite gets WAL, foreign keys and real transactions.
-
-    statement_within_s: how long PostgreSQL may work on a statement; None: for ever.
-    """
+    """Return an engine for `url`; SQLite gets WAL, foreign keys and real transactions."""
     if url.startswith("sqlite"):
         engine = create_engine(url, connect_args={"timeout": 30, "check_same_thread": False}, **POOL)
         event.listen(engine, "connect", _prepare_sqlite)

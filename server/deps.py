@@ -31,10 +31,7 @@ def get_session(request: Request, _: Admitted) -> Iterator[Session]:
 
 
 async def this_database() -> Database:
-    """Return this process's database, without the way through a thread that a plain function takes in FastAPI.
-
-    For routes that wait for turns themselves, because they read long bodies or send for long: `Admission.run`.
-    """
+    """Return this process's database, for routes that wait for turns themselves (`Admission.run`)."""
     return get_database()
 
 

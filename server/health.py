@@ -58,10 +58,7 @@ async def healthz() -> Health:
 
 
 class Checks:
-    """The parts' last check. Any number may ask: each part is looked at by one thread, at most every second.
-
-    A part that is silent holds up nobody for longer than a moment, and is not looked at again meanwhile.
-    """
+    """The parts' last check. Each part is looked at by one thread, at most every second; a silent one delays nobody."""
 
     def __init__(self) -> None:
         self._looks: dict[str, _Look] = {}

@@ -139,10 +139,7 @@ def client() -> SendingEnd:
 
 
 def send_after_commit(session: Session, task: str, *args: Any, times: int = 1, to: RoutingKey | None = None) -> None:
-    """Send `task` once the session's outermost transaction has committed, never if it rolls back.
-
-    to: for shards, who may serve them.
-    """
+    """Send `task` once the session's outermost transaction has committed. to: for shards, who may serve them."""
     pending = session.info.setdefault(_PENDING, [])
     pending.extend((task, args, to) for _ in range(min(times, MAX_WAKE_UPS)))
 

@@ -1,7 +1,4 @@
-"""`python -m server`: the web server's process. uvicorn with its own limits; slow clients are the proxy's work.
-
-Addresses are believed from configured proxies only: the application sees to that (server.main), so uvicorn must not.
-"""
+"""`python -m server`: uvicorn with its own limits. Addresses of proxies are believed in server.main only."""
 
 import argparse
 import gc

@@ -19,10 +19,7 @@ UNTRACED = "healthz,readyz,metrics,static/"
 
 
 def trace_requests(app: FastAPI) -> None:
-    """Give each request of `app` a span, if that is asked for. Raises HostFault if the extra is missing.
-
-    Comes before RequestIds is added, and so stands inside of it and knows the request's id.
-    """
+    """Give each request of `app` a span, if asked for; before RequestIds is added. Raises HostFault."""
     if not get_settings().telemetry:
         return
     provider = _provider("lethe-web")

@@ -6,10 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class WorkerFacts:
-    """What a worker says of itself.
-
-    memory_mib: what one of its runs may use. isolates_runs: whether it refuses runs that share a process.
-    """
+    """What a worker says of itself. memory_mib: of one run. isolates_runs: refuses runs that share a process."""
 
     name: str
     device: str

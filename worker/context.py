@@ -35,10 +35,7 @@ SHOWN = "shown"  # the key in local storage below which nothing is kept
 
 @dataclass(kw_only=True)
 class RunningContext:
-    """What one process runs shards with, wherever they come from.
-
-    Sandboxes serve one data folder and policy; the least recently used one is closed.
-    """
+    """What one process runs shards with. The least recently used sandbox is closed."""
 
     settings: Settings
     facts: WorkerFacts

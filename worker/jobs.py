@@ -14,10 +14,7 @@ class Stopped(Exception):
 
 
 class Job(ABC, Generic[T]):
-    """Work that this process holds. Each end returns whether it counts: the lease may be another's by then.
-
-    failures: the errors that are the fault of whose work it is.
-    """
+    """Work that this process holds; each end returns whether it counts. failures: errors of whose work it is."""
 
     failures: ClassVar[tuple[type[Exception], ...]] = (AppError,)
 
@@ -62,10 +59,7 @@ def run_job(job: Job[T]) -> str:
 
 
 def describe(error: Exception) -> str:
-    """Return the error's kind, and for one of the system what it says, without the path.
-
-    Other texts may quote what lies on the host; they are in the worker's log.
-    """
+    """Return the error's kind, and of a system's what it says, without paths: other texts stay in the log."""
     kind = type(error).__name__
     if isinstance(error, OSError):
         return f"{kind}: {error.strerror or error}"

@@ -1,7 +1,4 @@
-"""Thin tasks that need what the server has, and not torch: sweeps, and messages to people.
-
-Every worker has them. One that takes messages alone has no others, and starts sooner and stays smaller for it.
-"""
+"""Thin tasks of every worker that need no torch: sweeps, and messages to people."""
 
 import time
 from datetime import timedelta
@@ -95,10 +92,7 @@ def deliver_webhooks() -> int:
 
 @app.task(name=SWEEP)
 def sweep_lost(*, by_beat: bool = False) -> None:
-    """Find what was lost. Of sweeps that have piled up behind a long shard one is enough: scores wait behind them.
-
-    by_beat: the scheduler's process asks, and not a worker itself.
-    """
+    """Find what was lost; of sweeps that have piled up one is enough. by_beat: asked by the scheduler's process."""
     settings, database, storage = get_settings(), get_database(), get_storage()
     if by_beat and beats().allows():
         with database.write() as session:

@@ -67,10 +67,7 @@ class ConfinedEvaluator:
         self._process: Confined | None = None
 
     def evaluate(self, weights: bytes, *, integer_buffers: Mapping[str, Tensor] | None = None) -> RunOutputs:
-        """Return what `lethe.evaluation.inference.SplitEvaluator` would.
-
-        Raises NonFiniteOutputs; HostFault where no process can be confined here, or where the network's code fails.
-        """
+        """Return what `SplitEvaluator` would. Raises NonFiniteOutputs, or HostFault where nothing is confined."""
         given = dict(self._integer_buffers if integer_buffers is None else integer_buffers)
         payloads = [weights, *([safetensors.torch.save(given)] if given else [])]
         if self._process is None:
@@ -121,10 +118,7 @@ def retrain_on_sample(settings: Settings, split_dir: Path, competition: Competit
 def make_split(
     settings: Settings, competition: CompetitionFile, visibility: Visibility, out: Path, *, progress: OnProgress
 ) -> Manifest:
-    """Do what `lethe.preparation.prepare.make_split` does, on a CPU. `datasets_below` must say where datasets lie.
-
-    Raises InvalidSplit for what the network's code does and on a GPU's worker, HostFault, and what `progress` raises.
-    """
+    """Do what `lethe.preparation.prepare.make_split` does, on a CPU. Raises InvalidSplit or HostFault."""
     if settings.worker_device != "cpu":
         raise InvalidSplit(
             "[network]: a network given as Python text is prepared by workers with LETHE_WORKER_DEVICE=cpu only"

@@ -22,10 +22,7 @@ def account_by_name_key(session: Session, name_key: str) -> Account | None:
 
 
 def lock_look_alikes(session: Session, name_key: str) -> None:
-    """Wait until nobody else takes a name that looks like this one; then nobody does until the transaction ends.
-
-    What is looked up afterwards decides. (SQLite: the complete database is locked.)
-    """
+    """Lock names that look like this one until the transaction ends (SQLite: the whole database)."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(select(func.pg_advisory_xact_lock(NAMES, func.hashtext(get_shape(name_key)))))
 

@@ -28,10 +28,7 @@ names = account_repository.names
 def register(
     session: Session, *, name: str, password: str, email: str | None = None, role: Role = Role.PARTICIPANT
 ) -> Account:
-    """Make an account. Raises InvalidInput or Conflict.
-
-    Names are unique, and public anyway. Addresses are only once confirmed: a refusal would tell who has an account.
-    """
+    """Make an account. Raises InvalidInput, or Conflict: names are unique, addresses only once confirmed."""
     _check_name(name, reserved_allowed=role is Role.ADMINISTRATOR)
     check_password(password)
     address = _checked_email(email)
@@ -86,10 +83,7 @@ def change_password(session: Session, account: Account, *, old: str, new: str, c
 def change_mail(
     session: Session, account: Account, *, email: str, wants_mail: bool, password: str, code: str = ""
 ) -> None:
-    """Set where mail goes, and whether any but links for a new password does. Raises InvalidInput.
-
-    The password is asked for, because the address is a way into the account. A new address has to be confirmed.
-    """
+    """Set address and whether news is sent. Asks for the password; a new address has to be confirmed."""
     confirm(session, account, password, code=code)
     address = _checked_email(email)
     if address != account.email:

@@ -37,10 +37,7 @@ If it was not you, there is nothing to do: without this, no more mail comes here
 
 
 def send_letter(session: Session, account: Account) -> bool:
-    """Queue a letter with a link to the account's address, unless it is confirmed. Return whether there is a letter.
-
-    Raises RateLimited: an address gets few of them, whoever names it.
-    """
+    """Queue a letter with a link to an address that is not confirmed. Return whether. Raises RateLimited."""
     if account.email is None or account.email_confirmed_at is not None or not outbox.sends_mail():
         return False
     rate_limit.confirmations.take(account.email)

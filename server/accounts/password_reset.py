@@ -45,10 +45,7 @@ class IssuedReset:
 
 
 def issue(session: Session, account: Account, *, actor: Account | None, lifetime: timedelta) -> IssuedReset:
-    """Make a link for `account`; those made before end. Raises Conflict if it is banned or deleted.
-
-    actor: the administrator who makes it; None if the owner asked, or the server's own command line.
-    """
+    """Make a link for `account`; earlier ones end. actor: None for its owner. Raises Conflict if it is banned."""
     if account.disabled_at is not None:
         raise Conflict(f"{account.name} is {'deleted' if account.deleted_at else 'banned'} and cannot log in")
     at = now()
@@ -88,10 +85,7 @@ def get_account(session: Session, token: str) -> Account:
 
 
 def use(session: Session, token: str, *, password: str) -> Account:
-    """Set the password and end every browser session and every token. Raises NotFound or InvalidInput.
-
-    Tokens end too, unlike at a change: who asks for a link may have lost more than the password.
-    """
+    """Set the password; every browser session and token ends. Raises NotFound or InvalidInput."""
     check_password(password)
     password_hash = hash_password(password)  # slow: before the transaction that others may wait for begins
     at = now()

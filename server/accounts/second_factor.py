@@ -85,10 +85,7 @@ def switch_on(session: Session, account: Account, code: str, *, kept_session: st
 
 
 def require(session: Session, account: Account, code: str) -> None:
-    """Check the code of an account that has a second factor, and use it up, in a session that writes.
-
-    Raises CodeNeeded, InvalidInput or RateLimited.
-    """
+    """Check and use up the code of an account with a second factor. Raises CodeNeeded, InvalidInput, RateLimited."""
     if not is_on(account):
         return
     if not code.strip():

@@ -24,10 +24,7 @@ class ListedAccount:
 def find_accounts(
     session: Session, *, query: str = "", role: str = "", only_banned: bool = False, page: int = 1
 ) -> tuple[list[ListedAccount], bool]:
-    """Return one page of accounts by name, and whether there is another one.
-
-    query: part of a name or of an e-mail address. role: empty for any. page: from 1.
-    """
+    """Return a page (from 1) of accounts by name, and whether there is another. query: part of name or address."""
     statement = select(Account).order_by(Account.name_key)
     if wanted := query.strip().casefold():
         in_name = Account.name_key.contains(wanted, autoescape=True)

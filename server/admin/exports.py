@@ -48,11 +48,7 @@ def spooled(
 
 
 def export_rows(session: Session, competition: Competition, table: ExportTable, *, phase: str = "") -> Rows:
-    """Return the rows of one table of a competition.
-
-    phase: whose public leaderboard it is, also `late`; empty: the official one. Raises NotFound for a phase that the
-    competition does not have, InvalidInput for another table of it.
-    """
+    """Return the rows of one table. phase: whose public leaderboard. Raises NotFound or InvalidInput."""
     if phase and table is not ExportTable.PUBLIC_LEADERBOARD:
         wrong = f"is for the table {ExportTable.PUBLIC_LEADERBOARD}, not for {table}, whose rows name their phase"
         raise InvalidInput(f"phase {wrong}", violations=(Violation("phase", wrong, phase),))

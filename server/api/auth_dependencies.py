@@ -26,10 +26,7 @@ Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
 def identify(
     session: Session, credentials: HTTPAuthorizationCredentials | None, *, request: Request
 ) -> ApiToken | None:
-    """Return the valid token that came with a request, None if none came. Raises NotAuthenticated.
-
-    Raises NotAllowed if the token's scope does not include what the request does.
-    """
+    """Return the valid token of a request, None without one. Raises NotAuthenticated, NotAllowed for its scope."""
     if credentials is None:
         return None
     row = tokens.find(session, credentials.credentials)

@@ -49,10 +49,7 @@ class Written:
 
 
 def write(database: Database, storage: Storage, settings: Settings, *, slug: str, path: Path) -> Written:
-    """Write the competition to a new file. Raises NotFound, Conflict if the file exists, HostFault if a file is lost.
-
-    All rows are at one time; a file that a row names is never changed once it is written.
-    """
+    """Write the competition to a new file, rows of one moment. Raises NotFound, Conflict, HostFault."""
     if path.exists():
         raise Conflict(f"{path} exists; name another file")
     part = path.with_name(f".{path.name}.part")

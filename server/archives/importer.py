@@ -136,10 +136,7 @@ def _write_rows(session: Session, checked: ManifestArchive, *, key: str, vouched
 
 
 def _write_people(session: Session, checked: ManifestArchive) -> tuple[dict[str, str], dict[str, str]]:
-    """Make a placeholder for each person, under a new id: nobody of an archive is anybody who is here already.
-
-    Return their ids, there -> here, and those who had to be renamed.
-    """
+    """Make a placeholder for each person. Return their ids, there -> here, and those who had to be renamed."""
     ids, renamed = {}, {}
     for row in checked.people():
         person = read_row(PEOPLE, row)

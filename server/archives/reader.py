@@ -159,10 +159,7 @@ class ManifestArchive:
                 raise invalid(f"has the submission {row['id']} without its code, which this instance has of another")
 
     def check_references(self) -> None:
-        """Raise InvalidInput for a row of something that the archive does not hold: nothing of others is added to.
-
-        Accounts count as anything else does: whoever an archive names, it must bring.
-        """
+        """Raise InvalidInput for a row that refers to something, or somebody, that the archive does not hold."""
         ids = {part.name: set(self._ids(part)) for part in (PEOPLE, *OWN_PARTS) if "id" in part.table.c}
         for part in OWN_PARTS:
             references = [

@@ -57,10 +57,7 @@ def store(
     account: Account,
     until: datetime | None,
 ) -> tuple[Benchmark, str]:
-    """Store what is asked for under its slug, and begin to prepare its cells. Return it, and what is new in it.
-
-    Raises NotAllowed for participants, Conflict for a slug that is another's.
-    """
+    """Store what is asked for and prepare its cells. Return it, and what is new. Raises NotAllowed, Conflict."""
     check_organiser(account)
     benchmark = _own(session, file.slug, account)
     made = [(name, cell_competitions.ensure(session, cell, organiser=account)) for name, cell in cells]

@@ -45,10 +45,7 @@ def checked_cell(given: dict[str, Any], *, name: str, organiser: Account) -> Com
 
 
 def ensure(session: Session, file: CompetitionFile, *, organiser: Account) -> Competition:
-    """Return the cell's competition: the one that is there, asked for further metrics, or a new one.
-
-    Its preparation is queued if it has not begun, or has failed.
-    """
+    """Return the cell's competition, with these metrics asked for, and queue its preparation where needed."""
     key = cell_key(file)
     competition = benchmark_repository.cell_competition(session, key) or _create(
         session, file, key, organiser=organiser

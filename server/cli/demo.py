@@ -69,10 +69,7 @@ class Stages:
 
 
 def run_demo(*, serve: bool, wait_for_baselines: bool, json_file: Path | None) -> None:
-    """Hold the competition, print its leaderboard, write its outcome, serve its pages.
-
-    wait_for_baselines: also until the organiser's reference lines are scored, which run after the entrants' runs.
-    """
+    """Hold the competition, print its leaderboard, write its outcome, serve its pages."""
     settings = instance_settings()
     stages = Stages()
     console.print(f"Starting an instance in {settings.home.absolute()}", highlight=False, soft_wrap=True)
@@ -148,10 +145,7 @@ def _wait_for_preparation(organiser: LetheClient, progress: OverallProgress) -> 
 
 
 def _compete(clients: Mapping[Entrant, LetheClient], organiser: LetheClient, progress: OverallProgress) -> None:
-    """Send the example submissions, each as its own participant, and wait for their ends.
-
-    The organiser sees each run as it ends; their teams see quarters, a minute later.
-    """
+    """Send the example submissions, each as its own participant, and wait for their ends."""
     sent: dict[str, str] = {}
     for entrant, client in clients.items():
         with client:

@@ -43,10 +43,7 @@ def tasks(session: Session, competition_id: str) -> Sequence[Competition]:
 
 
 def locked(session: Session, competition_id: str) -> Competition:
-    """Return the competition as it is now, its row locked until the transaction ends.
-
-    Raises NotFound for a draft that was deleted meanwhile: its row stays, and nothing is done with it any more.
-    """
+    """Return the competition, its row locked until the transaction ends. Raises NotFound for a deleted draft."""
     statement = select(Competition).where(Competition.id == competition_id).with_for_update()
     competition = session.scalars(statement.execution_options(populate_existing=True)).one()
     if competition.state == CompetitionState.DRAFT and competition.slug.startswith(DELETED):

@@ -46,10 +46,7 @@ class ShardWork:
 def divide(
     session: Session, work: SplitWork, shards: Sequence[ShardToMake], *, device: str, versions: dict[str, str]
 ) -> bool:
-    """Give the rest of a split's preparation to whoever asks for it. Return False if the work was lost before.
-
-    device, versions: what made the split's first files, and so must make the others.
-    """
+    """Give the rest of a split's preparation to others. Return False if the work was lost before."""
     n_models = sum(shard.n_models for shard in shards)
     stage = stalled_preparations.training_stage(n_models, len(shards))
     if not split_leases.let_go(session, work, stage=stage, device=device, versions=versions):
@@ -230,10 +227,7 @@ def _failed_here(session: Session, facts: WorkerFacts) -> list[int]:
 
 
 def fits(facts: WorkerFacts, split: Split) -> bool:
-    """Return whether the worker may go on with a split that was divided.
-
-    Devices and releases of torch round differently; the models of one set are made by one kind.
-    """
+    """Return whether the worker may go on with a divided split: one kind of device and torch makes its models."""
     alike = minor_version(split.versions.get("torch")) == minor_version(facts.versions.get("torch"))
     return alike and split.device == facts.device
 

@@ -72,10 +72,7 @@ def ask(session: Session, competition: Competition, *, message: str, account: Ac
 def decide(
     session: Session, competition: Competition, name: str, *, admit: bool, reason: str, actor: Account
 ) -> Participant:
-    """Admit or refuse a person, whether they have asked or not; who is refused later is removed. They are written to.
-
-    Raises NotFound for an unknown name, Conflict where it is so already.
-    """
+    """Admit or refuse a person, who is written to; one refused later is removed. Raises NotFound or Conflict."""
     lifecycle.require_no_task(competition)
     competition = competition_repository.locked(session, competition.id)
     account = accounts.find(session, name)
@@ -107,10 +104,7 @@ def decide(
 
 
 def admit_by_link(session: Session, competition: Competition, *, account: Account) -> bool:
-    """Admit an account that came by a link; the caller counts the use. Return False if it was admitted before.
-
-    Raises NotAllowed for who was refused: a link is no way around a decision.
-    """
+    """Admit who came by a link. Return False if that was done before. Raises NotAllowed for who was refused."""
     row = session.get(Participant, (competition.id, account.id))
     if row is not None and row.state == S.REFUSED:
         raise NotAllowed(f"The organisers of {competition.slug} have refused you: {row.reason}")
@@ -165,10 +159,7 @@ def change_addresses(
     remove: Collection[str] = (),
     actor: Account,
 ) -> list[str]:
-    """Add and remove addresses; each new one is written to. Return those that are there then.
-
-    Raises InvalidInput for what is no address, or too many, and Conflict where no address can be confirmed.
-    """
+    """Add and remove addresses; new ones are written to. Return all. Raises InvalidInput or Conflict."""
     lifecycle.require_no_task(competition)
     competition = competition_repository.locked(session, competition.id)
     if add and not outbox.sends_mail():

@@ -110,10 +110,7 @@ def check_address_is_free(session: Session, competition: Competition, account: A
 
 
 def check_may_have_data(session: Session, competition: Competition, account: Account | None) -> None:
-    """Raise NotAuthenticated or NotAllowed for who may not have the kit, or see pictures of the data.
-
-    Where everybody takes part without terms, everybody may, logged in or not.
-    """
+    """Raise NotAuthenticated or NotAllowed for who may not have the kit, or see pictures of the data."""
     if stored_file(competition).participation.is_open or organises(session, competition, account):
         return
     if account is None:

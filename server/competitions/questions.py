@@ -77,10 +77,7 @@ def answer(
     shown_text: str = "",
     actor: Account,
 ) -> Question:
-    """Answer a question, or answer it otherwise, to whoever asked or to all. Those who read it are written to.
-
-    shown_text: the question in other words, for all. Raises NotFound or InvalidInput.
-    """
+    """Answer a question, again too, to its asker or to all with `shown_text`. Raises NotFound or InvalidInput."""
     competition = competition_repository.locked(session, competition.id)
     row = participation_repository.by_id(session, question_id)
     if row is None or row.competition_id != competition.id:
@@ -151,10 +148,7 @@ versions = participation_repository.versions
 
 
 def keep_versions(session: Session, competition: Competition, *, author: Account) -> list[str]:
-    """Store each text of the competition's file that differs from its last version. Return their names.
-
-    Called after every change of the file, in its transaction, with the competition's row locked or new.
-    """
+    """Store each text of the file that differs from its last version. Return the names. After every change."""
     changed = []
     for name, text in _present(competition).items():
         latest = participation_repository.latest_text(session, competition.id, name)
@@ -170,10 +164,7 @@ def keep_versions(session: Session, competition: Competition, *, author: Account
 
 
 def accept_terms(session: Session, competition: Competition, *, version: int, account: Account) -> TermsAcceptance:
-    """Note that `account` accepts the terms in force; asked again, it returns what was noted.
-
-    Raises InvalidInput for another version than the one in force: nobody accepts what they have not read.
-    """
+    """Note that `account` accepts the terms in force. Raises InvalidInput for another version."""
     lifecycle.require_no_task(competition)
     competition = competition_repository.held(session, competition.id)
     present = participation.terms_version(session, competition)

@@ -114,10 +114,7 @@ def hand_over(session: Session, work: SplitWork) -> bool:
 
 
 def let_go(session: Session, work: SplitWork, *, stage: str, device: str, versions: dict[str, str]) -> bool:
-    """Leave the split to the workers that make its shards. Return False if the work was lost before.
-
-    device, versions: what made its first files.
-    """
+    """Leave the split to the workers that make its shards. Return False if the work was lost before."""
     values = {"stage": stage[:80], "progress": 0.0, "device": device, "versions": versions}
     return SPLITS.leave(session, work.split_id, work.attempt, **values)
 
@@ -134,10 +131,7 @@ def is_open_shard_of(split_id: str | InstrumentedAttribute[str]) -> ColumnElemen
 
 
 def finish(session: Session, work: SplitWork, prepared: PreparedSplit) -> bool:
-    """Mark the split ready; with the last one, the competition is. Return False if the work was lost before.
-
-    Another measurement of its retraining than before is recorded, and announced where it changes what runs may take.
-    """
+    """Mark the split ready, and with the last one the competition. Return False if the work was lost before."""
     held = SPLITS.leave(
         session,
         work.split_id,

@@ -102,10 +102,7 @@ def record(
     reason: str,
     run_again: int = 0,
 ) -> None:
-    """Write down that a version has replaced another, and have the starter kit of a public one made.
-
-    run_again: submissions that are run on it from now on.
-    """
+    """Record that a version has replaced another; the public one's starter kit is made again."""
     if split.visibility == Visibility.PUBLIC:  # the kit is made when every file was checked
         stalled_preparations.check(split, clock(session))
         queue.send_after_commit(session, queue.PREPARE_SPLIT, split.id)

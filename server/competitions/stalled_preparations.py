@@ -33,10 +33,7 @@ def locked_with_twin(session: Session, split_id: str) -> Sequence[Split]:
 
 
 def stop_twins(session: Session, failed: Split) -> None:
-    """End the preparation of the other splits: the file has to change, and nobody waits for models that nothing uses.
-
-    Only in a first preparation. Whoever works on it learns at the next heartbeat that it is no longer theirs.
-    """
+    """End the first preparation of the other splits: the file has to change."""
     competition = session.get_one(Competition, failed.competition_id)
     if competition.state != CompetitionState.PREPARING:
         return
@@ -79,10 +76,7 @@ def training_stage(n_models: int, n_parts: int) -> str:
 
 
 def check(split: Split, at: datetime, *, measure: bool = False) -> None:
-    """Have every file of a ready split checked, by a worker of the kind that prepared it.
-
-    measure: and one retraining measured again, which the limit of a run rests on; otherwise that stays as it is.
-    """
+    """Have every file of a ready split checked by a worker of its kind. measure: and one retraining measured."""
     stage = MEASURING if measure else CHECKING
     split.state, split.stage, split.progress, split.failed_attempts = SplitState.PENDING.value, stage, 0.0, 0
     split.lease_expires_at = at - timedelta(seconds=1)  # over already, and since then in nobody's hands

@@ -1,7 +1,4 @@
-"""A competition's file as it is stored: checked once for each content, then shared by everyone who asks.
-
-A program of another version may have stored it: see `lethe.competition.stored_document`.
-"""
+"""A competition's file as stored, perhaps by another version: checked once for each content, then shared."""
 
 import marshal
 from collections.abc import Iterable

@@ -96,10 +96,7 @@ def forecast_rescoring(
 
 
 def _expected_finals(session: Session, most: Mapping[str, int]) -> dict[str, int]:
-    """Return how many finals there will be if every team sends as many as it may of those that are scored now.
-
-    most: how many finals a team may have, by the id of what is evaluated of each open competition, as in the result.
-    """
+    """Return how many finals there will be if every team sends as many as it may (`most`) of those scored now."""
     expected: Counter[str] = Counter()
     for competition_id, scored in dashboard_repository.scored_by_team(session, list(most)):
         expected[competition_id] += min(scored, most[competition_id])

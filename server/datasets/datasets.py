@@ -115,10 +115,7 @@ def delete(session: Session, name: str, *, actor: Account) -> None:
 
 
 def delete_unused(session: Session, *, before: datetime, account: Account | None = None) -> int:
-    """Delete what was uploaded before a moment, of one account if it is given, and no competition file names.
-
-    Return how many there were.
-    """
+    """Delete what was uploaded before a moment and no competition file names. Return how many."""
     old = dataset_repository.created_before(session, before, account_id=account.id if account else None)
     unused = [dataset for dataset in old if not dataset_repository.competitions_using(session, dataset.name)]
     for dataset in unused:
@@ -133,10 +130,7 @@ def forget_collected(session: Session, *, at: datetime, keep_hours: float) -> No
 
 
 def check_usable(session: Session, file: CompetitionFile, *, actor: Account) -> None:
-    """Raise InvalidCompetitionFile unless the uploaded dataset that a file names, if it does, is there for it.
-
-    It belongs to who writes the file, or to another who organises the competition.
-    """
+    """Raise InvalidCompetitionFile unless the uploaded dataset that a file names is there for its organisers."""
     name = uploaded_name(file.dataset.options)
     if name is None:
         return
@@ -149,10 +143,7 @@ def check_usable(session: Session, file: CompetitionFile, *, actor: Account) -> 
 
 
 def find_for_competition(session: Session, file: CompetitionFile) -> Dataset | None:
-    """Return the uploaded dataset that a competition is prepared from, None if it needs none.
-
-    Raises InvalidCompetitionFile if it is gone, or has become another's since the file was written.
-    """
+    """Return a competition's uploaded dataset, None if it needs none. Raises InvalidCompetitionFile if it is gone."""
     name = uploaded_name(file.dataset.options)
     if name is None:
         return None

@@ -74,10 +74,7 @@ def shows_ladder(competition: Competition, visibility: Visibility = Visibility.P
 
 
 def shows_metrics(competition: Competition, visibility: Visibility) -> bool:
-    """Return whether teams see metrics of a split: the organisers' choice, private after the reveal.
-
-    A metric is computed from what the score is computed from, so a ladder, which hides the score, hides it as well.
-    """
+    """Return whether teams see metrics of a split: as the organisers chose, never where a ladder hides the score."""
     allowed = stored_file(competition).report.visible_to_participants
     if visibility is Visibility.PUBLIC:
         return allowed in ("public", "all") and not shows_ladder(competition)

@@ -106,10 +106,7 @@ class RedisProcess:
 
 
 def start_redis(folder: Path, *, silent_for_s: float = SILENT_FOR_S) -> RedisProcess:
-    """Start a Redis whose socket and log lie in `folder`, and return once it answers.
-
-    Raises Conflict if a living process already keeps a Redis in `folder`, HostFault if the server does not start.
-    """
+    """Start a Redis in `folder` and wait for its answer. Raises Conflict if one runs there, or HostFault."""
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     lock = _lock_folder(folder)
@@ -127,10 +124,7 @@ def start_redis(folder: Path, *, silent_for_s: float = SILENT_FOR_S) -> RedisPro
 
 
 def client_url(broker_url: str) -> str:
-    """Return the URL that redis-py understands for one of Celery's.
-
-    The name of a unix socket's scheme differs, and CERT_REQUIRED and its like are `required` and so on.
-    """
+    """Return Celery's URL as redis-py understands it."""
     url = re.sub(r"^redis\+socket://", "unix://", broker_url)
     return re.sub(r"(?<=[?&]ssl_cert_reqs=)CERT_(REQUIRED|OPTIONAL|NONE)\b", lambda found: found[1].lower(), url)
 

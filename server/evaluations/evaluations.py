@@ -63,10 +63,7 @@ def remaining_s(elapsed_s: float | None, done: int, total: int) -> float | None:
 
 
 def start(session: Session, submission: Submission, split: Split, *, smoke: bool) -> Evaluation:
-    """Queue the submission on the split. With `smoke`, one run on the public sample goes first.
-
-    Starting twice is the same as starting once.
-    """
+    """Queue the submission on the split, with `smoke` a run on the public sample first. Safe to do twice."""
     known = evaluation_repository.get_evaluation(session, submission.id, split.id, scorer_version=SCORER_VERSION)
     if known:
         return known
@@ -122,10 +119,7 @@ def is_notebook(submission: Submission) -> bool:
 
 
 def cancel(session: Session, submission: Submission, *, refunded: bool) -> None:
-    """Stop the evaluation that counts. A worker notices at its next heartbeat.
-
-    Of one that organisers asked for, the result before it counts again, and the quota stays as it was.
-    """
+    """Stop the evaluation that counts; of one that organisers asked for, the result before it counts again."""
     if submission.stage in ENDED:
         return
     if evaluation := evaluation_repository.current_evaluation(session, submission.id, Visibility.PUBLIC.value):

@@ -35,11 +35,7 @@ def sweep(
     lease_s: float | None = None,
     resent_after: timedelta = RESENT_AFTER,
 ) -> Swept:
-    """Requeue shards whose lease is over, and send the messages that may have been lost.
-
-    at, max_attempts, lease_s: as `Jobs.sweep` has them. resent_after: how long work waits until its message counts as
-    lost.
-    """
+    """Requeue shards whose lease is over (`Jobs.sweep`), and send messages again after `resent_after`."""
     lost = SHARDS.sweep(session, at, max_attempts=max_attempts, lease_s=lease_s)
     forgotten = at - resent_after
     waiting = queue_repository.forgotten(session, queued_before=forgotten)

@@ -47,10 +47,7 @@ OTHERS = SHARDS.alias("others")
 
 @dataclass(frozen=True)
 class EvaluationRuns:
-    """How far the runs of an evaluation are. wall_time_s: participants' clock, over all of them so far.
-
-    unfinished_shards: of its runs and of their checks.
-    """
+    """How far an evaluation's runs are. wall_time_s: participants' clock. unfinished_shards: checks among them."""
 
     wall_time_s: float
     unfinished_shards: int

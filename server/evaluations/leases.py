@@ -40,11 +40,7 @@ def claim(
     splits: Sequence[str] | None = None,
     token_id: str | None = None,
 ) -> ClaimedShard | None:
-    """Give the fairest queued shard to `worker`, or None if nothing waits that it may serve.
-
-    splits: the ids of the splits that the worker fits; None for all. token_id: what the worker came with, if it is not
-    trusted.
-    """
+    """Give the fairest queued shard of these splits (None: all) to `worker`, or None. token_id: if not trusted."""
     shard = queue_repository.take_fairest(session, worker=worker, lease_s=lease_s, splits=splits, token_id=token_id)
     if shard is None:
         return None
@@ -76,10 +72,7 @@ def close(
     wall_time_s: float,
     verified_share: float,
 ) -> bool:
-    """Store that the shard is done; the last one starts the scoring. Return False if the attempt is not current.
-
-    verified_share: of the runs by untrusted workers, how many are made again before the score.
-    """
+    """Store that the shard is done; the last one starts the scoring. Return False if the attempt is not current."""
     runs = lease_repository.close(
         session,
         shard.evaluation_id,
@@ -222,10 +215,7 @@ def take_from(session: Session, workers: Sequence[str], *, reason: str) -> int:
 
 
 def held(session: Session, shard_id: int, *, attempt: int, worker: str) -> ClaimedShard | None:
-    """Return the shard of an attempt that `worker` made, None if it made no such attempt.
-
-    Whether the attempt is still the current one, every step finds out by itself.
-    """
+    """Return the shard of an attempt that `worker` made, whether or not it is the current one; None without it."""
     made = evaluation_repository.attempt_row(session, shard_id, attempt)
     if made is None or made.worker != worker:
         return None

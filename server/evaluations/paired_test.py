@@ -18,10 +18,7 @@ SIGNIFICANCE = 0.05
 
 @dataclass(frozen=True)
 class Paired:
-    """A paired comparison: the first score minus the second.
-
-    standard_error: of the difference, over models. interval: 95 %. p_value: two-sided, normal.
-    """
+    """A paired comparison: the first score minus the second. interval: 95 %. p_value: two-sided, normal."""
 
     difference: float
     standard_error: float

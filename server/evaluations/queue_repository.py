@@ -119,10 +119,7 @@ def queue_age(session: Session, at: datetime) -> timedelta | None:
 
 
 def forgotten(session: Session, *, queued_before: datetime) -> dict[RoutingKey, int]:
-    """Return how many shards have waited since before then, by who may serve them; counts up to MAX_WAKE_UPS.
-
-    Looks at the oldest alone: that is enough to see that somebody should be told, and who.
-    """
+    """Return how many shards wait since before then, by who may serve them, up to MAX_WAKE_UPS."""
     oldest = (
         select(Shard.split_id)
         .where(in_state(ShardState.QUEUED), Shard.queued_at < queued_before)

@@ -51,10 +51,7 @@ def has_outputs(session: Session, evaluation: Evaluation) -> bool:
 
 
 def score_again(session: Session, evaluation: Evaluation, *, tag: str, is_current: bool = False) -> Evaluation:
-    """Score the stored outputs of an evaluation once more. Nothing is run.
-
-    is_current: the new evaluation counts from now on, and the other no longer.
-    """
+    """Score the stored outputs of an evaluation again. is_current: the new evaluation counts from now on."""
     submission = session.get_one(Submission, evaluation.submission_id)
     if is_current:
         evaluation.is_current = False

@@ -63,10 +63,7 @@ def show_result(session: Session, evaluation: Evaluation) -> None:
 
 
 def return_to_replaced(session: Session, evaluation: Evaluation, *, scored_only: bool = False) -> bool:
-    """Restore the evaluation that this re-run replaced. Return False where it replaced none.
-
-    scored_only: only where that one has a score.
-    """
+    """Restore the evaluation that this re-run replaced (scored_only: if it has a score). Return whether."""
     replaced = session.get(Evaluation, evaluation.replaces_id) if evaluation.replaces_id else None
     if replaced is None or (scored_only and replaced.state != EvaluationState.SCORED):
         return False

@@ -183,10 +183,7 @@ class Wait:
 
 
 def find_wait(session: Session, submission: Submission) -> Wait | None:
-    """Return why nothing of the submission runs; None while something does, or while it is not in the queue.
-
-    Once runs of it have begun, only what nobody can do counts as waiting.
-    """
+    """Return why nothing of the submission runs; None while something does, or it is not in the queue."""
     shard, has_begun = _first_shard(session, submission)
     if shard is None:
         return None

@@ -23,10 +23,7 @@ RANDOM = secrets.SystemRandom()
 
 
 def share_of(token: WorkerToken, share: float) -> float:
-    """Return the share of a token's runs that is checked: all of a new one's, and never less than `share`.
-
-    0 checks nothing, of no token.
-    """
+    """Return the share of a token's runs that is checked: all of a new one's, never less than `share`, 0 of none."""
     return max(share, NEW_TOKEN / (NEW_TOKEN + token.confirmed_runs)) if share else 0.0
 
 
@@ -76,10 +73,7 @@ def needs_trusted_attempts(session: Session, shard_id: int) -> bool:
 
 
 def take_back(session: Session, evaluation_id: str, *, reason: str, token_id: str | None = None) -> int:
-    """Drop what untrusted workers, or those of one token, gave to an evaluation, and let trusted workers make it again.
-
-    A score that came of it is dropped as well. Return how many shards that were.
-    """
+    """Drop what untrusted workers (one token's) gave, and the score of it. Return how many shards are made again."""
     evaluation = evaluation_repository.lock_evaluation(session, evaluation_id)
     taken = evaluation_repository.given_by_untrusted(session, evaluation_id, token_id)
     if not taken:

@@ -58,10 +58,7 @@ class Rescoring:
 
 
 def choose(session: Session, submission: Submission, *, selected: bool, actor: Account) -> Submission:
-    """Make a submission one of its team's finals, or no longer. Raises Conflict once it is too late or too many.
-
-    Raises NotAllowed for who was removed from the competition.
-    """
+    """Make a submission a final of its team, or no longer. Raises Conflict if too late or too many, NotAllowed."""
     competition = competition_repository.held(session, submission.competition_id)
     lifecycle.require_no_task(competition)
     participation.check_admitted(session, competition, actor)
@@ -106,10 +103,7 @@ def would_count(session: Session, competition: Competition, team_id: str) -> lis
 
 
 def pick(candidates: Sequence[Candidate], *, limit: int) -> list[Candidate]:
-    """Return one team's finals: what it chose; if none of that has a score, its best, equal ones the earlier first.
-
-    candidates: of one team, best first.
-    """
+    """Return one team's finals of its candidates, best first: what it chose, else its best."""
     chosen = [candidate for candidate in candidates if candidate.selected]
     return (chosen or list(candidates))[:limit]
 
@@ -193,10 +187,7 @@ def is_complete(session: Session, competition: Competition) -> bool:
 
 
 def revealed_scores(session: Session, submissions: Sequence[Submission]) -> dict[str, PrivateScore]:
-    """Return the private scores of those whose competition has been revealed, by submission id.
-
-    submissions: with their competition loaded.
-    """
+    """Return private scores by submission id, of those whose competition has been revealed."""
     revealed = [submission.id for submission in submissions if lifecycle.is_revealed(submission.competition)]
     return finals_repository.private_scores(session, revealed) if revealed else {}
 

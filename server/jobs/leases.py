@@ -38,10 +38,7 @@ def take(session: Session, statement: ReturningUpdate[Row], values: Mapping[str,
 
 @dataclass(frozen=True)
 class Loss:
-    """How an attempt was lost. silent: its worker was not heard of; else that met a fault of its host.
-
-    runs_done: of a shard of runs.
-    """
+    """How an attempt was lost. silent: its worker was not heard of; else a fault of its host."""
 
     attempt: int
     reason: str

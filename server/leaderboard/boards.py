@@ -121,10 +121,7 @@ def board_for(
 
 
 def whole_board(session: Session, competition: Competition, visibility: Visibility, phase: str = "") -> Board:
-    """Return the board as it is now, sealed or not. For organisers and for the instance itself.
-
-    That of a competition with tasks is the combination of their boards.
-    """
+    """Return the board as it is now, sealed or not, with tasks their combination. For organisers and the instance."""
     if tasks := competitions.tasks(session, competition):
         return _combined_board(session, competition, tasks, visibility, phase)
     show_ties = stored_file(competition).scoring.show_intervals
@@ -186,10 +183,7 @@ def shake_up(session: Session, competition: Competition, private: Sequence[Row],
 def scores_over_time(
     session: Session, competition: Competition, team_ids: Sequence[str]
 ) -> Sequence[tuple[str, datetime, ShownNumber]]:
-    """Return team, moment and public score of every scored submission of these teams, oldest first.
-
-    On a ladder, what each submission made of the team's score: that is all that anybody is shown.
-    """
+    """Return team, moment and public score of every scored submission, oldest first; on a ladder, its rungs."""
     n_models = stored_file(competition).n_models
     if not gate.shows_ladder(competition):
         found = board_repository.best_over_time(session, competition.id, team_ids, n_models=n_models)

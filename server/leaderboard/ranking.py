@@ -114,10 +114,7 @@ class Rung(NamedTuple):
 
 
 def climb(tries: Iterable[Try], *, step: float) -> dict[str, Rung]:
-    """Return what is shown after each submission of one team, by submission id.
-
-    tries: of one team, in the order of receipt. step: > 0; the first submission always sets the score.
-    """
+    """Return what is shown after each submission of one team, in the order of receipt, by submission id."""
     shown: dict[str, Rung] = {}
     present: Rung | None = None
     for attempt in tries:

@@ -91,10 +91,7 @@ def _in_place_of(target: Path) -> Iterator[Path]:
 
 
 def _run(program: str, url: str, *arguments: str) -> None:
-    """Run one of PostgreSQL's programs, as long as the server answers: they wait for a silent one without end.
-
-    The password goes through the environment: arguments can be seen by all.
-    """
+    """Run one of PostgreSQL's programs as long as the server answers; the password goes by the environment."""
     parsed = make_url(url)
     parsed = parsed.set(drivername="postgresql", query={**LIMITS, **parsed.query})
     address = parsed.set(password=None).render_as_string(hide_password=False)

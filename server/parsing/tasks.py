@@ -43,10 +43,7 @@ class Content:
 
 
 def check(file: IO[bytes], *, limits: Mapping[str, int]) -> Content:
-    """Read every file of the archive once. Raises InvalidInput naming the file and what is allowed.
-
-    limits: `files` and `unpacked_bytes`.
-    """
+    """Read every file of the archive once. Raises InvalidInput. limits: `files` and `unpacked_bytes`."""
     with opened(file, limits) as (archive, entries):
         for entry in entries:
             for _ in read_chunks(archive, entry):
@@ -117,10 +114,7 @@ MAX_CLASSES = 50  # whose counts are shown
 
 
 def formula(latex: str, options: dict[str, Any]) -> str:
-    """Return a formula's MathML; its text as it was written where it is none, or a very long one.
-
-    options: `display_mode`, whether it stands by itself.
-    """
+    """Return a formula's MathML; its text where it is none, or very long. options: `display_mode`."""
     if len(latex) > MAX_LENGTH:
         return _as_written(latex)
     try:

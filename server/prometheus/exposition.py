@@ -42,10 +42,7 @@ def figures(database: Database) -> Figures:
 
 
 def exposition(figures: Figures | None, database: Database, settings: Settings, answers: Mapping[str, bool]) -> bytes:
-    """Return this process's counters and the instance's figures, as far as known, in Prometheus' text format.
-
-    answers: whether each service does on which the process depends.
-    """
+    """Return counters and figures in Prometheus' text format. answers: whether each service does."""
     registry = CollectorRegistry()
     if figures is not None:
         registry.register(_Instance(figures))

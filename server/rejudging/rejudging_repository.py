@@ -123,10 +123,7 @@ def outcomes(session: Session, rejudging: Rejudging) -> list[Outcome]:
 
 
 def make_current(session: Session, rejudging: Rejudging) -> None:
-    """Make a re-judging's evaluations the counting ones in place of those they replace; likewise their split.
-
-    What the host failed at replaces nothing: the old evaluation counts on, unless it is of another version.
-    """
+    """Make a re-judging's evaluations, and its split, count; what the host failed at replaces nothing."""
     own, split = _replacing(rejudging), split_of(session, rejudging)
     versions = Evaluation.split_id.in_(_versions(split))
     again = Evaluation.submission_id.in_(session.scalars(select(Evaluation.submission_id).where(own)).all())
@@ -191,10 +188,7 @@ def evaluation_states(session: Session, rejudging_ids: Sequence[str]) -> Counts:
 
 
 def runs(session: Session, rejudging_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Return how many runs of each re-judging are done and how many there are, by its id.
-
-    Of an evaluation that has ended none is to be done any more, so all of them count as done, run or not.
-    """
+    """Return runs done and to be done of each re-judging, by id; all of an ended evaluation count as done."""
     done = case((Evaluation.state.in_(ENDED), Shard.n_runs), else_=Shard.runs_done)
     rows = session.execute(
         select(Evaluation.rejudging_id, func.sum(done), func.sum(Shard.n_runs))

@@ -206,10 +206,7 @@ def get(session: Session, competition: Competition, rejudging_id: str) -> Rejudg
 
 
 def preview(session: Session, competition: Competition, rejudging: Rejudging) -> Preview:
-    """Return what applying would change, by submission and by team: score and rank on that split's board.
-
-    The new board is the one that applying makes: it is applied within a savepoint, read, and taken back.
-    """
+    """Return what applying would change on the board: applied within a savepoint, read, and taken back."""
     found = tuple(rejudging_repository.outcomes(session, rejudging))
     visibility = Visibility(rejudging.visibility)
     if rejudging.state != RejudgingState.RUNNING:
@@ -274,10 +271,7 @@ def _adopt_scoring(session: Session, competition: Competition, rejudging: Rejudg
 
 
 def retry_host_faults(session: Session, *, max_attempts: int) -> int:
-    """Queue again what the host failed at in re-judgings that run, as often as for finals. Return how many.
-
-    max_attempts: how often one shard is tried before the host's fault ends its evaluation.
-    """
+    """Queue again what the host failed at in re-judgings that run, as often as for finals. Return how many."""
     most = max_attempts * (HOST_RETRIES + 1)
     retried = 0
     for evaluation in rejudging_repository.host_failed(session):

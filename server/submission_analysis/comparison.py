@@ -121,10 +121,7 @@ def loss(value: float | None, *, direction: str, oracle: float | None) -> float 
 
 
 def on_frontier(losses: Sequence[Sequence[float]], errors: Sequence[Sequence[float]]) -> list[bool]:
-    """Return which submissions no other beats in all metrics by more than a standard error of the difference.
-
-    losses, errors: a line for each submission, a column for each metric.
-    """
+    """Return which submissions (lines) no other beats in all metrics by more than a standard error."""
     if not losses:
         return []
     return [bool(each) for each in pareto_frontier(losses, standard_errors=errors)]
@@ -202,10 +199,7 @@ def compare(
     team: Team | None,
     is_organiser: bool,
 ) -> SubmissionComparison:
-    """Return the submissions side by side, in the order given.
-
-    Raises NotFound for metrics or submissions that the reader may not see, InvalidInput for more than MAX_COMPARED.
-    """
+    """Return the submissions in the order given. Raises NotFound, or InvalidInput for more than MAX_COMPARED."""
     gate.check_metrics(competition, visibility, organiser=is_organiser)
     wanted = list(dict.fromkeys(submission_ids))
     if len(wanted) > MAX_COMPARED:

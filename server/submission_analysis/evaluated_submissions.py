@@ -96,10 +96,7 @@ def get_arrays(
 def get_generated_answers(
     session: Session, storage: Storage, competition: Competition, evaluated: EvaluatedSubmission, *, run: int
 ) -> GeneratedAnswers | None:
-    """Return what the model of a run and others answer to the forget questions, None where it is not stored.
-
-    Raises NotFound if there is no such run; it counts from 0.
-    """
+    """Return the answers to forget questions of a run (from 0), None if not stored. Raises NotFound."""
     if evaluated.evaluation is None or evaluated.score is None:
         return None
     shards = analysis_repository.shards_with_results(session, evaluated.evaluation.id)

@@ -46,10 +46,7 @@ class GeneratedAnswers:
 def read_generated_answers(
     storage: Storage, split: Split, slug: str, shards: Sequence[Shard], *, run: int
 ) -> GeneratedAnswers | None:
-    """Return the answers of one run, None where they are not all stored, or damaged.
-
-    Raises NotFound if there is no such run.
-    """
+    """Return the answers of one run, None where they are not all stored. Raises NotFound without such a run."""
     folder = split_key(slug, split.visibility, split.version)
     read = partial(_read, storage, folder, split.manifest_sha256 or "")
     questions = read(QUESTIONS) if shards else None

@@ -62,10 +62,7 @@ class ListedSubmission:
 def listed(
     session: Session, competition_id: str, wanted: SubmissionFilter, *, offset: int, limit: int
 ) -> list[ListedSubmission]:
-    """Return some submissions, the newest first, with their public scores.
-
-    The scores come in a second step: joined at once, every submission's would be looked up before the sorting.
-    """
+    """Return some submissions, the newest first; their public scores are looked up in a second step."""
     rows = session.execute(
         _matching(select(Submission, Team.name, Account.name), competition_id, wanted)
         .options(load_only(*SHOWN, raiseload=True))

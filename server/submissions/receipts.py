@@ -54,10 +54,7 @@ def public_key_text(settings: Settings) -> str:
 def issue(
     session: Session, settings: Settings, submission: Submission, visibility: Visibility, *, is_organiser: bool
 ) -> dict[str, Any]:
-    """Return the signed receipt of a submission's score on one split. Raises NotFound if there is none to be shown.
-
-    submission: with its competition loaded.
-    """
+    """Return the signed receipt of a submission's score on one split. Raises NotFound if none is shown."""
     if stored_file(submission.competition).tasks:
         return _of_parts(session, settings, submission, visibility, is_organiser=is_organiser)
     may_see = visibility in gate.receipts_shown(submission.competition, organiser=is_organiser)

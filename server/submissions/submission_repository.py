@@ -155,10 +155,7 @@ def public_sample_result(session: Session, submission_id: str) -> tuple[str, str
 
 
 def _of_team(team_id: str, competition_id: str) -> Select[Submission]:
-    """Return the query of a team's submissions to a competition or to one task.
-
-    The competition's file, which the caller has loaded already, is not sent and decoded again with every line.
-    """
+    """Return the query of a team's submissions to a competition or task, without the competition's file."""
     competition = joinedload(Submission.competition).options(defer(Competition.config), defer(Competition.source))
     whole = competition, joinedload(Submission.team), joinedload(Submission.account)
     mine = Submission.team_id == team_id, Submission.competition_id == competition_id

@@ -30,10 +30,7 @@ from server.teams import team_repository, teams
 
 
 def check_may_submit(session: Session, competition: Competition, account: Account, *, at: datetime) -> Quota:
-    """Return the caller's quota. Raises NotAllowed, Conflict or QuotaExceeded as `accept` would at this moment.
-
-    Asked before an upload is read; what decides is `accept`.
-    """
+    """Return the caller's quota before an upload is read. Raises NotAllowed, Conflict or QuotaExceeded."""
     participation.check_may_take_part(session, competition, account)
     at += clock_difference(session)
     check_open(competition, teams.get_team(session, competition, account), at)
@@ -147,10 +144,7 @@ def quota_of_team(session: Session, competition: Competition, team: Team | None,
 
 
 def get_own(session: Session, submission_id: str, account: Account) -> Submission:
-    """Return a submission of the caller's team, or of a competition that they organise. Raises NotFound.
-
-    Another team's submission and none at all are the same answer.
-    """
+    """Return a submission of the caller's team, or of a competition they organise. Raises NotFound for others."""
     submission = submission_repository.by_id(session, submission_id)
     if submission is None or not _may_see(session, submission, account):
         raise NotFound(f"You have no submission {submission_id!r}")

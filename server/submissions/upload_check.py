@@ -41,10 +41,7 @@ class Upload:
 
 @dataclass(frozen=True)
 class CheckedUpload:
-    """An upload that can be run, and lies in storage.
-
-    of_tasks: its entry point for each task that it is for, by the task's name; none in a competition without tasks.
-    """
+    """An upload that can be run, and lies in storage. of_tasks: its entry point by the task's name."""
 
     upload: Upload
     kind: str

@@ -121,10 +121,7 @@ def _views(
 
 
 def compare_own(session: Session, first: Submission, second: Submission) -> ShownPaired | None:
-    """Compare two public scores of one team by the paired test; None where intervals are not shown, or there is none.
-
-    Raises NotFound for submissions of two teams.
-    """
+    """Compare two public scores of one team; None where intervals are not shown. Raises NotFound for others."""
     if first.team_id != second.team_id:
         raise NotFound("The two submissions are of two teams")
     metric = stored_file(first.competition).scoring

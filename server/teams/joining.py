@@ -243,10 +243,7 @@ def ask(session: Session, competition: Competition, *, into: str, actor: Account
 
 
 def agree(session: Session, competition: Competition, request_id: str, *, actor: Account) -> Team:
-    """Carry out a merge that another team asked for. For the leader of the team that stays.
-
-    Its people, submissions and queued work become this team's; what either chose for its finals is chosen again.
-    """
+    """Merge the team that asked, with people, submissions and queued work, into this one. For its leader."""
     request = _request(session, request_id)
     for team_id in sorted((request.team_id, request.into_id)):  # in one order, so that two merges cannot block
         team_repository.locked(session, team_id)

@@ -22,10 +22,7 @@ def get_team(session: Session, competition: Competition, account: Account) -> Te
 
 
 def locked(session: Session, team_id: str) -> Team:
-    """Return the team as it is now, its row locked until the transaction ends (SQLite: the complete database is).
-
-    Raises NotFound if its last member has left it meanwhile.
-    """
+    """Return the team, its row locked until the transaction ends. Raises NotFound if its last member has left."""
     statement = select(Team).where(Team.id == team_id).with_for_update()
     team = session.scalar(statement.execution_options(populate_existing=True))
     if team is None:
@@ -69,10 +66,7 @@ def teams(session: Session, competition: Competition) -> Sequence[Team]:
 def search(
     session: Session, competition_id: str, *, query: str, offset: int, limit: int
 ) -> Sequence[tuple[Team, str, int]]:
-    """Return some teams with their leader's name and their size, by name, the one that is called so first.
-
-    query: part of a team's name.
-    """
+    """Return some teams with leader and size, by name, the one called `query` first."""
     members = select(func.count()).where(Membership.team_id == Team.id).correlate(Team).scalar_subquery()
     statement = (
         select(Team, Account.name, members)

@@ -46,10 +46,7 @@ def members(session: Session, team: Team) -> list[Account]:
 def search(
     session: Session, competition: Competition, *, query: str = "", page: int = 1
 ) -> tuple[Sequence[tuple[Team, str, int]], bool]:
-    """Return a page (from 1) of teams with their leader's name and their size, by name, and whether there is another.
-
-    query: part of a team's name.
-    """
+    """Return a page (from 1) of teams with leader and size, by name, and whether there is another."""
     offset = (page - 1) * PAGE_SIZE
     found = team_repository.search(
         session, competition.root_id, query=query.strip(), offset=offset, limit=PAGE_SIZE + 1
@@ -66,10 +63,7 @@ def get_by_name(session: Session, competition: Competition, name: str) -> Team:
 
 
 def create(session: Session, competition: Competition, account: Account, *, name: str) -> Team:
-    """Make a team that `account` leads. Raises InvalidInput, or Conflict if the name or the person is taken.
-
-    Raises NotAllowed for who may not take part.
-    """
+    """Make a team that `account` leads. Raises InvalidInput, Conflict, or NotAllowed for who may not take part."""
     lifecycle.require_no_task(competition)
     name = checked_name(name)
     _check_no_references_name(name)
@@ -87,10 +81,7 @@ def create(session: Session, competition: Competition, account: Account, *, name
 
 
 def ensure(session: Session, competition: Competition, account: Account) -> Team:
-    """Return the team of `account`; alone in a new one, named like the person, if there is none.
-
-    Raises NotAllowed for who may not take part.
-    """
+    """Return the team of `account`, else make one named like the person. Raises NotAllowed."""
     participation.check_may_take_part(session, competition, account)
     for number in count(1):
         team = get_team(session, competition, account)
@@ -218,10 +209,7 @@ def add_member(session: Session, competition: Competition, team: Team, account: 
 def _add(
     session: Session, competition: Competition, account: Account, *, name: str, is_baseline: bool = False
 ) -> Team | None:
-    """Store the team and its leader's membership; None if somebody was quicker with the name or the person.
-
-    is_baseline: it has no members, and its leader, an organiser, may be in a team of their own.
-    """
+    """Store the team and its leader's membership (none for a baseline); None if somebody was quicker."""
     team = Team(
         competition_id=competition.root_id,
         name=name,

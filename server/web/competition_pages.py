@@ -186,10 +186,7 @@ def _epsilon_picture(file: CompetitionFile) -> dict[str, Any]:
 
 
 def competition_timeline(file: CompetitionFile, competition: Competition | None = None) -> list[tuple[str, datetime]]:
-    """Return the competition's dates in order.
-
-    competition: what became of the file, whose dates go before the file's: by hand it opens and closes earlier.
-    """
+    """Return the dates of a file in order; where there is a competition, its own."""
     dates, at = competition or file, now()
     waits = competition is not None and competition.state in NOT_OPEN_YET
     dates_shown = [

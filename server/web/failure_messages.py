@@ -43,10 +43,7 @@ class FailureTexts:
 
 
 def describe_failure(submission: Submission, *, evaluation: Evaluation | None = None) -> FailureTexts | None:
-    """Return why the submission failed, or None if it did not.
-
-    evaluation: for organisers, the evaluation that failed: it keeps what the team is not told.
-    """
+    """Return why the submission failed, or None. evaluation: for organisers, who read what the team is not told."""
     if submission.error_class is None:
         return None
     error = (evaluation.error if evaluation is not None else None) or gate.failure(submission)
@@ -80,10 +77,7 @@ MAX_CODE_CHARS = 400_000  # characters of all files together
 
 
 def highlighted_files(storage: Storage, submission: Submission) -> list[tuple[str, Markup]]:
-    """Return name and marked-up text of each Python file; of a notebook, of each code cell.
-
-    Nothing if it is gone, was taken by rules that were wider, or cannot be read now.
-    """
+    """Return name and marked-up text of each Python file or code cell; nothing if it cannot be read now."""
     kind = submission.kind
     try:
         data = submissions.read_code(storage, submission)

@@ -24,10 +24,7 @@ MAX_KEPT = 4 << 20  # characters of pages of lines: every search makes its own
 
 @dataclass(frozen=True)
 class Strip:
-    """Every score on one axis. Positions lie in 0..STRIP_WIDTH; `teams` and `baselines` are SVG paths.
-
-    teams: a mark for each team, or, of a crowd, the bars of a histogram.
-    """
+    """Every score on one axis, 0..STRIP_WIDTH; `teams`, of a crowd its histogram, and `baselines` are SVG paths."""
 
     top: float
     teams: str
@@ -52,10 +49,7 @@ def rows_html(
     moves: dict[str, int] | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Markup:
-    """Return one page of lines. The lines are the same for every reader; the own one is marked afterwards.
-
-    settings: of reference lines, by their names.
-    """
+    """Return one page of lines, the same for every reader but the own one. settings: of reference lines."""
     lines = board_lines(rows, number)
     if not lines:
         return Markup("")

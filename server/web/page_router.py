@@ -58,10 +58,7 @@ async def _shown_to_people(handle: Handler, request: Request) -> Response:
 
 
 def page_router(*, checks_csrf: bool = True, is_public: bool = False) -> APIRouter:
-    """Return a router for pages: outside the API's description, forms checked.
-
-    is_public: what is shown without a log-in is the same for everybody, and may be kept briefly.
-    """
+    """Return a router for pages, forms checked. is_public: the same for all who are not logged in, kept briefly."""
     dependencies = [Depends(check_csrf)] if checks_csrf else []
     route_class = PublicPageRoute if is_public else PageRoute
     return APIRouter(route_class=route_class, include_in_schema=False, dependencies=dependencies)

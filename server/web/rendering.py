@@ -142,10 +142,7 @@ def render(request: Request, template: str, **context: Any) -> str:
 
 
 def page(request: Request, template: str, *, status: int | None = None, **context: Any) -> HTMLResponse:
-    """Answer with a page. It is private to its reader, and never kept by a shared cache.
-
-    status: else that of `error` in the context, or 200.
-    """
+    """Answer with a page, private to its reader. status: else that of `error` in the context, or 200."""
     error = context.get("error")
     if status is None:
         status = status_of(error) if isinstance(error, AppError) else 200

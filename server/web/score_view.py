@@ -53,10 +53,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class BreakdownView:
-    """The factors of a score beside others': label, values in the order of `columns`, share of the loss.
-
-    end: of the axis, nats. explanation: None where it stands elsewhere, or nothing explains.
-    """
+    """The factors of a score beside others': label, values by `columns`, share of the loss. end: of the axis, nats."""
 
     columns: list[str]
     factors: list[tuple[str, list[ShownNumber], float | None]]

@@ -49,10 +49,7 @@ class _CountedStream(StreamingResponse):
 
 
 def stream(request: Request, look: Callable[[], Frame]) -> StreamingResponse:
-    """Answer with a stream that sends the part whenever it has changed; 429 or 503 where too many are open.
-
-    look: opens its own session and ends it. It runs in a thread, once a second; less often where many look.
-    """
+    """Stream what `look` returns, in its own session once a second, when it changes; 429 or 503 if too many."""
     return _CountedStream(_events(request, look), media_type="text/event-stream", headers=HEADERS)
 
 

@@ -63,10 +63,7 @@ def may_be_chosen(session: Session, place: Place, submission: Submission) -> boo
 
 
 def waits_of(session: Session, views: Sequence[SubmissionView]) -> dict[str, Wait]:
-    """Return why each of these waits of which nothing runs, by the submission's id.
-
-    Of a team the oldest is looked up; the others wait for it, however many they are.
-    """
+    """Return why each of these waits of which nothing runs, by submission id; of a team the oldest is looked up."""
     waits: dict[str, Wait] = {}
     waiting = [view.submission for view in views if view.submission.stage in (Stage.QUEUED, Stage.SMOKE)]
     oldest: dict[str, Submission] = {}

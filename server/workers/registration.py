@@ -44,10 +44,7 @@ def fitting(
     trusted: bool = True,
     says_all: bool = False,
 ) -> Fitting:
-    """Compare a worker with every prepared split, of some competitions only if those are given.
-
-    says_all: those of the others are refused, too.
-    """
+    """Compare a worker with every prepared split (of some competitions). says_all: the others' refuse it."""
     refusals: dict[str, str] = {}
     splits: list[str] = []
     looked_at = None if says_all else competitions
@@ -101,10 +98,7 @@ def report(
     detail: str = "",
     token_id: str | None = None,
 ) -> None:
-    """Store what a worker says of itself and which splits refuse it.
-
-    detail: why it is in a state that takes nothing. token_id: what it came with, if it is remote.
-    """
+    """Store what a worker says of itself and which splits refuse it. token_id: if it is remote."""
     row = session.get(Worker, facts.name)
     if row is None:
         worker_repository.forget_silent(session, after_s=REMOVED_AFTER_S)
@@ -119,10 +113,7 @@ def report(
 
 
 def note_silent(session: Session) -> int:
-    """Show as stopped the workers that were killed or cut off: they neither report nor hold a shard. Return how many.
-
-    One that is heard of again says itself what it is.
-    """
+    """Show as stopped the workers that neither report nor hold a shard. Return how many."""
     return worker_repository.stop_silent(session, after_s=SILENT_AFTER_S)
 
 

@@ -85,10 +85,7 @@ def _header(storage: Storage, key: str) -> dict[str, Any]:
 
 
 def find_fault(name: str, array: np.ndarray) -> str:
-    """Return what is wrong with the values of a run's array, empty if nothing is.
-
-    array: runs along its first axis.
-    """
+    """Return what is wrong with the values of an array of runs, empty if nothing is."""
     if not np.isfinite(array).all():
         return f"{name} holds values that are not finite"
     if name.endswith("_loss") and array.size and array.min() < -ROUNDING:
@@ -109,10 +106,7 @@ class CheckedResult:
 
 
 def with_measured_times(data: bytes, measured_s: float) -> bytes:
-    """Return an untrusted worker's outputs with the time by the server's clock in place of its own, shared equally.
-
-    They name no weights: those that are kept come from trusted workers.
-    """
+    """Return an untrusted worker's outputs with the server's time, shared equally, and without weights."""
     outputs = ShardOutputs.from_bytes(data)
     times = np.full(len(outputs.wall_time_s), measured_s / len(outputs.wall_time_s))
     return replace(outputs, wall_time_s=times, weights_sha256=None).to_bytes()

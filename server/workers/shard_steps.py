@@ -49,10 +49,7 @@ class Claim:
 
 
 def register(session: Session, settings: Settings, token: WorkerToken, facts: WorkerFacts) -> Terms:
-    """Make a worker known, or known again, and what it is, also where no split takes it: organisers see why.
-
-    Raises Conflict where the token has too many.
-    """
+    """Make a worker known, also where no split takes it: organisers see why. Raises Conflict for too many."""
     named = replace(facts, name=_full_name(token, facts.name))
     if session.get(Worker, named.name) is None and worker_repository.count_workers(session, token.id) >= MAX_WORKERS:
         raise Conflict(f"A token has at most {MAX_WORKERS} workers within a week; make another token")
@@ -78,10 +75,7 @@ def require_accepted(terms: Terms) -> Terms:
 
 
 def claim(session: Session, settings: Settings, token: WorkerToken, name: str) -> Claim:
-    """Give the fairest shard that the worker fits; the one that it holds, if it holds one: an answer may be lost.
-
-    Raises NotFound for a worker that is not registered.
-    """
+    """Give the fairest shard that the worker fits, or the one that it holds. Raises NotFound if not registered."""
     require_valid(session, token)
     worker = _worker(session, token, name)
     if worker.state != WorkerState.ACTIVE.value:
@@ -154,10 +148,7 @@ def close(
     wall_time_s: float,
     measured_s: float | None = None,
 ) -> bool:
-    """Close the shard. As in each of the following steps, what was done before is True once more.
-
-    measured_s: how long an untrusted worker had it (`leases.measured_s`), which counts in place of its own clock.
-    """
+    """Close the shard. measured_s: an untrusted worker's time (`leases.measured_s`). True again when repeated."""
     closed = leases.close(
         session,
         shard,

@@ -41,10 +41,7 @@ def issue(
     trusted: bool = False,
     actor: Account,
 ) -> IssuedWorkerToken:
-    """Create token for the competition's shards. Raises Conflict where there are too many.
-
-    trusted: its results count unchecked. Raises NotAllowed unless an administrator says so.
-    """
+    """Make a token for the competition's shards. Raises Conflict for too many, NotAllowed if trusted by others."""
     if trusted and actor.role != Role.ADMINISTRATOR:
         raise NotAllowed("Only an administrator may vouch for a machine (trusted)")
     if len(of_competition(session, competition)) >= MAX_TOKENS:
@@ -67,10 +64,7 @@ def issue(
 
 
 def revoke(session: Session, competition: Competition, token_id: str, *, actor: Account) -> int:
-    """Refuse the token from now on, and give what its workers hold to others. Return how many shards that were.
-
-    Raises NotFound.
-    """
+    """Refuse the token and give its workers' shards to others. Return how many. Raises NotFound."""
     row = worker_repository.locked_token(session, competition.id, token_id)
     if row is None:
         raise NotFound(f"{competition.slug} has no worker token {token_id!r}")

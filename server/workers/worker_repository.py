@@ -35,10 +35,7 @@ class ReadySplit:
 
 @dataclass(frozen=True)
 class CheckedClaim:
-    """What an untrusted worker gave for a shard that holds a check's runs.
-
-    earlier: key and hash of the outputs that a first trusted worker made, if they differed.
-    """
+    """What an untrusted worker gave for a check's runs. earlier: a first trusted worker's outputs that differed."""
 
     shard_id: int
     token_id: str
@@ -92,10 +89,7 @@ def cordoned_hosts(session: Session) -> Sequence[CordonedHost]:
 
 
 def stop_silent(session: Session, *, after_s: float) -> int:
-    """Mark silent workers of the instance that hold no shard as stopped. Return the number.
-
-    Not those with a token: once stopped, they have to register again.
-    """
+    """Mark the instance's silent workers that hold no shard as stopped (none with a token). Return the number."""
     holding = select(Shard.worker).where(Shard.state == ShardState.LEASED.value, Shard.worker.is_not(None))
     own = Worker.token_id.is_(None), Worker.state != WorkerState.STOPPED.value
     silent = Worker.seen_at < database_time(-after_s), Worker.name.not_in(holding)

@@ -95,10 +95,7 @@ def read_published(folder: Path, entry_id: str, *, task: str, visibility: Visibi
 
 
 def replay(published: Published, folder: Path, split_dir: Path, *, backend: str, on_stage: OnStage) -> Again:
-    """Prepare the split, unless it is there, run the entry, and score it. Raises what preparing and sandboxes do.
-
-    folder: of the bundle, beside whose competition file data of the organisers' own lies.
-    """
+    """Prepare the split of the bundle in `folder` unless it is there, run the entry, and score it."""
     file, again = published.file, Again(published, differences=_unlike(published))
     if not (split_dir / MANIFEST).is_file():
         on_stage(f"Preparing the {published.visibility} split: {2 * file.n_models + 1} models.")

@@ -55,10 +55,7 @@ class RunEvaluations:
         self._waiting: deque[tuple[int, Future[RunOutputs], _Model]] = deque()
 
     def add(self, run: int, weights: bytes, *, integer_buffers: Mapping[str, Tensor] | None = None) -> None:
-        """Evaluate a run's weights. Raises RunNotFinite, for this run or one before it.
-
-        integer_buffers: of the run's own original model, where it has one.
-        """
+        """Evaluate a run's weights. Raises RunNotFinite, for this run or one before it."""
         model = _Model(weights, integer_buffers)
         if self._background is None:
             self._keep(run, self._at_once(model), model)
@@ -111,10 +108,7 @@ def run_evaluations(evaluator: Evaluator, outputs: list[RunOutputs], *, overlapp
 
 
 def answers_of_run(split_dir: Path, weights: bytes, *, device: str) -> bytes | None:
-    """Return what is stored as the result of a run on the sample, None where the split asks no questions there.
-
-    The run went well: where its answers cannot be had, that is logged, and it has none.
-    """
+    """Return the stored result of a run on the sample, None where the split asks no questions."""
     questions = split_dir / SAMPLE_ANSWERS
     if not questions.is_file():
         return None

@@ -64,10 +64,7 @@ class NoNotebookLayout(InvalidInput):
 
 
 def notebook_mounts(data_dir: Path, cache: Path, *, key: str, input_folder: str) -> tuple[Mount, ...]:
-    """Return what to mount for a notebook on the data in `data_dir`, making the layout at the first call.
-
-    key: names the content of data_dir, such as its manifest's hash. Raises NoNotebookLayout.
-    """
+    """Return a notebook's mounts on `data_dir`, laid out once for each `key`. Raises NoNotebookLayout."""
     folder = cache / key / input_folder / data_dir.name
     if not folder.is_dir():
         _make(data_dir, folder, input_folder=input_folder)
@@ -218,10 +215,7 @@ class NoMemoryLeft(InvalidSubmission):
 
 @dataclass
 class NotebookOutputs:
-    """The outputs of a notebook's models, by slot. A slot that comes again replaces what came before.
-
-    on_model: told after each model, with the seconds since the one before. n_kept: slots whose weights are kept.
-    """
+    """The outputs of a notebook's models, by slot; the last of a slot counts. n_kept: slots whose weights are kept."""
 
     evaluator: Evaluator | None
     on_model: Callable[[float], None]

@@ -44,10 +44,7 @@ def is_compared(request: RunRequest) -> bool:
 def compare_program(
     run: Callable[[RunRequest], RunResult], request: RunRequest, *, first: RunResult, run_limit_s: float, setup_s: float
 ) -> ProgramComparison:
-    """Run the program to its second model, and once more with the same random numbers.
-
-    first: the run that went before, with its one model. setup_s: what set-up may take beyond the runs' own limits.
-    """
+    """Run the program to its second model, again with the same random numbers, and compare with `first`."""
     models: dict[int, bytes] = {}
     times_s: list[float] = [time.monotonic()]
 

@@ -25,10 +25,7 @@ from worker.host.worker_info import find_gpu, pool_slot
 
 
 def run_policy(limits: Limits, *, retraining: RetrainingCost, threads: int, libraries: str = "") -> RunPolicy:
-    """Return the policy of one run: the competition's limits, with the time as a share of one retraining.
-
-    libraries: the set of older libraries that the competition names, if it names one.
-    """
+    """Return the policy of one run: the competition's limits, its time as a share of one retraining."""
     limit = run_limit(limits, retraining)
     return RunPolicy(
         wall_time_s=limit.wall_time_s,

@@ -161,10 +161,7 @@ def rank_outputs(
     scoring: Scoring,
     attack_seed: int,
 ) -> RankingValue:
-    """Return what ranks an evaluation, as its competition says.
-
-    scoring, attack_seed: how `found` was computed, and how metrics that rank and draw halves of their own do.
-    """
+    """Return what ranks an evaluation, as its competition says. scoring, attack_seed: as `found` was computed."""
     inputs = None
     if file.ranking.needs_metrics:
         inputs = split_inputs(split_dir, unlearned.arrays(), scored_by=scoring, attack_seed=attack_seed)
@@ -174,10 +171,7 @@ def rank_outputs(
 def require_ranking(
     file: CompetitionFile, split_dir: Path, manifest: Manifest, *, oracle: Score, attack_seed: int
 ) -> None:
-    """Raise InvalidSplit where exact retraining is not better than the original model by what ranks.
-
-    manifest: of the split, which is not written before all of the preparation has succeeded.
-    """
+    """Raise InvalidSplit where exact retraining is not better than the original model by what ranks."""
     if not file.ranking.needs_metrics:
         return
     with tempfile.TemporaryDirectory(dir=split_dir) as name:

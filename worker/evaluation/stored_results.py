@@ -60,10 +60,7 @@ class KeptWeights:
     states: list[State] = field(default_factory=list)
 
     def add(self, run: int, weights: bytes, *, integer_buffers: Mapping[str, Tensor] | None = None) -> None:
-        """Keep the run's weights if it is one of the first.
-
-        integer_buffers: of the run's own original model, if any. As in an evaluation, they are never the run's.
-        """
+        """Keep the run's weights if it is one of the first. integer_buffers: of its own original model."""
         if run < self.n_kept:
             given = (
                 read_integer_buffers(self.split_dir / ORIGINAL) if integer_buffers is None else dict(integer_buffers)
@@ -80,10 +77,7 @@ class KeptWeights:
 
 
 def read_kept_weights(storage: Storage, shards: Iterable[tuple[Shard, ShardOutputs]]) -> list[State]:
-    """Return the weights that are kept of an evaluation's first runs.
-
-    shards: all of the evaluation in the order of their runs, with their outputs. Raises HostFault for a damaged file.
-    """
+    """Return the weights kept of an evaluation's first runs, of all its shards in order. Raises HostFault."""
     states: list[State] = []
     for shard, outputs in shards:
         if outputs.weights_sha256 is None:

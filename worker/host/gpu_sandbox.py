@@ -48,11 +48,7 @@ _DRIVERS_OWN = (
 
 
 def on_gpu(policy: RunPolicy, limits: Limits, *, number: int, folder: Path = Path("/dev")) -> RunPolicy:
-    """Return the policy of a run that computes on GPU `number`, counted as CUDA counts them in the order of the bus.
-
-    Its memory is the policy's and what a CUDA context takes beside it. Raises HostFault where its device files are
-    missing.
-    """
+    """Return the policy of a run on GPU `number`, with memory for a CUDA context. Raises HostFault."""
     return replace(
         policy,
         device="cuda",
@@ -84,10 +80,7 @@ def system_files(root: Path = Path("/sys")) -> tuple[Mount, ...]:
 
 
 def driver_library(folders: Sequence[Path] | None = None) -> tuple[Mount, ...]:
-    """Return the folder of the driver's libraries, as one mount, where a run's loader would not find them.
-
-    folders: where to look; by default where this process's loader looks.
-    """
+    """Return the driver's libraries as one mount, where a run's loader would not find them."""
     for folder in _searched() if folders is None else folders:
         library = folder / LIBRARY
         if library.exists():

@@ -26,10 +26,7 @@ def required_controls(settings: Settings) -> frozenset[Control]:
 
 
 def missing_here(settings: Settings) -> tuple[str, ...]:
-    """Return a sentence for each required protection that this host does not give, with how to get it.
-
-    Looked up once in a process: what is fixed counts from the worker's next start.
-    """
+    """Return a sentence for each required protection that this host lacks, with how to get it. Looked up once."""
     return _missing_here(settings.sandbox_backend, settings.sandbox_required)
 
 

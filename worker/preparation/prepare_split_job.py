@@ -135,10 +135,7 @@ def watched(
 
 @contextmanager
 def uploaded_datasets(context: WorkerContext, competition: CompetitionFile) -> Iterator[Mapping[str, Path]]:
-    """Yield name and folder of the uploaded dataset that the competition asks for, if it does.
-
-    Raises InvalidCompetitionFile if there is none for it, or HostFault if storage gives another file.
-    """
+    """Yield name and folder of the competition's uploaded dataset. Raises InvalidCompetitionFile, HostFault."""
     with context.database.read() as session:
         dataset = datasets.find_for_competition(session, competition)
     if dataset is None:

@@ -84,10 +84,7 @@ class SplitExchange:
         self.push(lambda name: name.startswith(own))
 
     def begin(self, maker: str) -> None:
-        """Throw away what others have made below another recipe, or on another kind of device, before the first fetch.
-
-        What lies there is taken over by its records alone, which do not tell one recipe from another.
-        """
+        """Throw away what was made below another recipe or device, before the first fetch."""
         if self.storage.is_local or MAKER not in self._names(self._shared):
             return
         if self.storage.read(f"{self._shared}/{MAKER}").decode() != maker:

@@ -1,7 +1,4 @@
-"""The main process of a remote worker: starts its processes, starts again those that die, and drains them.
-
-It never loads torch and never computes, so it answers signals at once.
-"""
+"""The main process of a remote worker: starts its processes again when they die, drains them, never loads torch."""
 
 import ctypes
 import multiprocessing

@@ -27,10 +27,7 @@ MAX_LENGTHS = {"message": 2000, "exception_type": 200, "file": 500, "detail": 10
 
 @dataclass
 class HttpTransport:
-    """Shards that a server gives. A token that is refused, or a server that is away, loses the shard.
-
-    terms: what the server answered when the worker registered. is_registered: false once it may have forgotten that.
-    """
+    """Shards that a server gives. A token that is refused, or a server that is away, loses the shard."""
 
     api: WorkerApi
     facts: WorkerFacts

@@ -37,10 +37,7 @@ class HasStorage(Protocol):
 
 
 def local_split(context: HasStorage, work: NamesSplit) -> Path:
-    """Return the split's folder after checking that it is the one the database means.
-
-    Raises DamagedSplit if its manifest is gone or another: a split that was prepared again, or damaged.
-    """
+    """Return the split's folder. Raises DamagedSplit if its manifest is gone or not the database's."""
     if not context.storage.is_local:
         return context.cache.get(StoredSplit(context.storage, work.split_key), work.manifest_sha256)
     folder = context.storage.local_folder(work.split_key)

@@ -71,10 +71,7 @@ class SplitCache:
     _checked: set[str] = field(default_factory=set)
 
     def get(self, source: SplitSource, manifest_sha256: str) -> Path:
-        """Return the folder of the split whose manifest has that hash, fetching it if needed.
-
-        Raises HostFault if the source has another split, or a damaged one.
-        """
+        """Return the folder of the split with that manifest, fetched if needed. Raises HostFault for a wrong one."""
         self.folder.mkdir(parents=True, exist_ok=True)
         entry = self.folder / manifest_sha256
         self._hold(manifest_sha256)
@@ -98,10 +95,7 @@ class SplitCache:
         return path
 
     def repair(self, source: SplitSource, manifest_sha256: str) -> list[str]:
-        """Fetch again what is damaged or gone of an entry on this disk. Return its names. Raises HostFault.
-
-        A file is replaced whole: who has the old one open keeps it.
-        """
+        """Fetch again what is damaged or gone of an entry on this disk. Return its names. Raises HostFault."""
         entry = self.folder / manifest_sha256
         manifest = source.manifest(manifest_sha256)
         wanted = _wanted(manifest, label=source.label)
@@ -179,10 +173,7 @@ class SplitCache:
 
     @contextmanager
     def _fresh_folder(self, name: str) -> Iterator[Path]:
-        """Yield a folder to fetch into, which is locked as long as its process lives and removed in the end.
-
-        What a process left that was killed meanwhile is removed first: the cap does not count it.
-        """
+        """Yield a locked folder to fetch into, removed in the end; what killed processes left goes first."""
         fresh = self.folder / f".new-{name}-{secrets.token_hex(4)}"
         with ExitStack() as stack:
             with (self.folder / "fetching.lock").open("ab") as guard:

@@ -84,10 +84,7 @@ def score_over_time(
     oracle: float | None,
     baseline: tuple[str, float] | None = None,
 ) -> dict[str, Any]:
-    """Best score so far of some teams, as steps. rows: at (ISO), team, score; teams: their names, best first.
-
-    baseline: name and score of the best reference line.
-    """
+    """Best score so far of some teams, as steps. teams: best first. baseline: name and score of the best line."""
     alt = load_altair()
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X(
@@ -316,10 +313,7 @@ def pairs(rows: list[dict[str, Any]], *, x: str, y: str) -> dict[str, Any]:
 
 
 def scatter(rows: list[dict[str, Any]], *, x: str, y: str, kinds: Sequence[str]) -> dict[str, Any]:
-    """Two metrics of several submissions or methods. rows: name, x, y, kind; x, y: the metrics' names.
-
-    Names of points that lie near each other are written one below the other, with a line to the point.
-    """
+    """Two metrics of several submissions or methods, their names placed so that none covers another."""
     alt = load_altair()
     labelled, height = place_labels(rows)
     base = alt.Chart(alt.Data(values=labelled)).encode(

@@ -53,10 +53,7 @@ def act_on_submissions(
     reason: Reason = "",
     split: Visibility = Visibility.PUBLIC,
 ) -> Response:
-    """Do the same to several submissions. One that does not allow it is left as it was, and named.
-
-    split: whose score is confirmed.
-    """
+    """Do the same to several submissions, or name why not. split: whose score is confirmed."""
     if not submission:
         nothing = Flash("warn", "No submission was chosen: nothing is changed. Choose at least one in the list.")
         return redirect(asked.request, _back(asked.request, asked.competition.slug, []), flash=nothing)

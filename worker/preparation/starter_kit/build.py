@@ -75,11 +75,7 @@ def store_pictures(storage: Storage, sample_dir: Path, slug: str) -> None:
 
 
 def make_sheet(images: NDArray[np.uint8]) -> bytes:
-    """Return a PNG of up to sixteen of the images, spread evenly over all of them.
-
-    images: uint8 [n, C, H, W], n >= 1, C = 1 or 3 (of any other number, the first is drawn in grey). Between them the
-    sheet is transparent.
-    """
+    """Return a PNG of up to sixteen of the images, uint8 [n, C, H, W], spread evenly over all of them."""
     shown = images[np.linspace(0, len(images) - 1, min(len(images), COLUMNS * ROWS)).round().astype(int)]
     factor = max(1, -(-SIDE_PX // max(shown.shape[2:])))
     tiles = [_tile(image, factor) for image in shown]
@@ -109,11 +105,7 @@ def store_kit(
     retraining: RetrainingCost,
     retrain: Callable[[], SampleModels],
 ) -> None:
-    """Make the kit of a competition whose public split is prepared in `split_dir`, and keep it in storage.
-
-    retrain: returns models retrained on the sample.
-    Of images, the pictures of the sample that the overview page shows are kept beside it.
-    """
+    """Make a competition's kit of its public split, with pictures of images beside it, and store it."""
     if competition.task.kind == "image-classification":
         store_pictures(storage, split_dir / "sample", competition.slug)
     kit = build_kit(split_dir, competition, retrain(), url=url, retraining=retraining)
