@@ -36,10 +36,7 @@ def lifetime_s(cost_s: float) -> float:
 
 
 class CostCache(Generic[T]):
-    """Values by key; together they have a size of `most` at most, and the oldest go first. Shared between threads.
-
-    size: of a value; without it each counts as one.
-    """
+    """Values by key, shared between threads, of `most` together by `size` (each 1 without it); the oldest go first."""
 
     def __init__(
         self,

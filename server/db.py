@@ -120,10 +120,7 @@ def now() -> datetime:
 
 
 class database_time(FunctionElement[datetime]):  # noqa: N801 (an SQL function, written as SQL writes them)
-    """The database's own clock, `seconds` from now, as an SQL expression.
-
-    Leases and queues are timed by it alone: the clock of a worker or of a web server may be wrong.
-    """
+    """The database's own clock, `seconds` from now, in SQL: leases and queues go by it alone."""
 
     inherit_cache = True
     type = UtcDateTime()

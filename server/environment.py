@@ -32,10 +32,7 @@ TESTS = f"{PREFIX}TEST_"
 
 
 def unknown_variables(environment: Mapping[str, str], settings: Collection[str]) -> list[str]:
-    """Return a sentence for every variable LETHE_* that nothing reads, with the nearest name that something does.
-
-    settings: names of fields. Names are compared as the settings are read: in any case of letters.
-    """
+    """Return a sentence for every variable LETHE_* that nothing reads, with the nearest name of a setting."""
     known = {PREFIX + name.upper() for name in settings} | OF_OTHERS
     found = []
     for name in sorted(environment):
@@ -49,10 +46,7 @@ def unknown_variables(environment: Mapping[str, str], settings: Collection[str])
 
 
 def describe_wrong_values(error: ValidationError, *, shown: bool = True) -> str:
-    """Return what is wrong with the values of settings, each with its variable's name. No secret is repeated.
-
-    shown: whether values that are no secrets are repeated; not in what people show to others.
-    """
+    """Return what is wrong with settings, by variable; no secret is repeated, without `shown` no value."""
     said = []
     for fault in error.errors():
         name = PREFIX + str(fault["loc"][0]).upper() if fault["loc"] else ""

@@ -31,10 +31,7 @@ def instance_settings() -> Settings:
 
 
 def keep_private(home: Path) -> None:
-    """Create files for this user only from now on, and close the home folder, which is made if it is missing.
-
-    Raises HostFault if others can enter the folder, and it is not ours or holds something else than an instance.
-    """
+    """Create files for this user only, and close the home folder. Raises HostFault if it is not ours alone."""
     os.umask(PRIVATE)
     home = home.absolute()
     home.mkdir(parents=True, exist_ok=True, mode=0o700)

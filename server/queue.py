@@ -110,11 +110,7 @@ def configure(app: Celery, *, redis_url: str) -> Celery:
 
 
 class SendingEnd(Celery):
-    """The sending end.
-
-    requests_wait: whether requests do, for what is sent. cooldown_until: when a broker is asked again that failed.
-    Test: tests/server/test_queue.py::test_frozen_redis_is_told_soon_and_holds_few_up.
-    """
+    """The sending end. requests_wait: whether requests wait for it. cooldown_until: of a broker that failed."""
 
     requests_wait = False
     cooldown_until = 0.0
@@ -145,11 +141,7 @@ def send_after_commit(session: Session, task: str, *args: Any, times: int = 1, t
 
 
 def send(task: str, *args: Any, to: RoutingKey | None = None, expires_s: float | None = None) -> bool:
-    """Send `task` now. Return whether the broker took it.
-
-    to: for shards, who may serve them. expires_s: when nobody needs to start it any more. Where requests wait, a broker
-    that failed is asked nothing for a while: they hold their turn meanwhile.
-    """
+    """Send `task` now. Return whether the broker took it; one that failed is asked nothing for a while."""
     began = time.monotonic()
     if began < client().cooldown_until:
         return False

@@ -29,11 +29,7 @@ class _Parser(MultiPartParser):
 async def received_form(
     request: Request, *, limit_mib: int, what: str, refusal: type[InvalidInput], longest_text: int = 0
 ) -> AsyncIterator[FormData]:
-    """Yield the form, whose one file lies on disk where it is large, and close it.
-
-    what: begins the sentence about the limit. refusal: what is raised for a form that is not whole. longest_text: bytes
-    of its longest field, beside the usual. Raises TooLarge as soon as it is, or UnsupportedMedia.
-    """
+    """Yield the form and close it. what, longest_text: of the limit. Raises TooLarge, UnsupportedMedia, refusal."""
     if not request.headers.get("content-type", "").lower().startswith(FORM):
         raise UnsupportedMedia(f"Send the file as {FORM}, in the field `file`")
     most = (limit_mib << 20) + longest_text + OVERHEAD_BYTES

@@ -50,11 +50,7 @@ def register(
 
 
 def authenticate(session: Session, *, name: str, password: str, client: str) -> Account:
-    """Return the account that `name` and `password` belong to. Raises NotAuthenticated or RateLimited.
-
-    client: where the attempt comes from, for the limit on failures. The answer to a wrong name and to a wrong
-    password is the same, and takes the same time.
-    """
+    """Return the account. Raises NotAuthenticated or RateLimited; wrong names and passwords look the same."""
     key = (client, name_key(name))
     rate_limit.per_client.take(client)  # before it is checked: guesses at the same time count too
     try:

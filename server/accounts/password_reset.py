@@ -57,11 +57,7 @@ def issue(session: Session, account: Account, *, actor: Account | None, lifetime
 
 
 def send_link(session: Session, who: str) -> None:
-    """Mail a link to the account of this name, or to the one that has confirmed this e-mail address.
-
-    Nothing happens if there is no such account, its address is not confirmed, it may not log in, or had its links of
-    this hour: the caller tells nobody which.
-    """
+    """Mail a link to the account of this name or confirmed address. Tells nobody whether there is one."""
     who = who.strip()
     account = account_repository.account_by_name_key(session, name_key(who))
     account = account or account_repository.account_by_confirmed_email(session, who.lower())
@@ -110,11 +106,7 @@ class Made:
 
 
 def create(session: Session, *, name: str, email: str | None = None, password: str | None = None) -> Made:
-    """Make an administrator, or make one of the account that is there, which keeps its password.
-
-    password: of a new account; None for a link that sets it. Raises InvalidInput, or Conflict for an account that is
-    banned, or that is there where a password or an address was given.
-    """
+    """Make an administrator, or one of an account that keeps its password. Raises InvalidInput or Conflict."""
     try:
         account = accounts.find(session, name)
     except NotFound:

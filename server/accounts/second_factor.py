@@ -136,11 +136,7 @@ def _digest(account_id: str, code: str) -> str:
 
 
 def confirm(session: Session, account: Account, password: str, *, code: str, field: str = "password") -> None:
-    """Check the current password, and the second factor where one is on, of who is logged in.
-
-    A browser left open is not a place to guess them. Raises InvalidInput that names `field`, CodeNeeded, or RateLimited
-    after as many wrong ones as logging in allows.
-    """
+    """Check password and second factor of who is logged in. Raises InvalidInput, CodeNeeded, RateLimited."""
     rate_limit.per_account.take(account.id)  # before it is checked: guesses at the same time count too
     if not verify_password(password[: MAX_LENGTH + 1], password_hash=account.password_hash):
         raise InvalidInput("The current password is wrong", violations=(Violation(field, "is wrong"),))

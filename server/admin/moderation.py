@@ -131,11 +131,7 @@ def _rescore_what_is_missing(session: Session, competition_id: str) -> None:
 def extend_team(
     session: Session, competition: Competition, team: Team, *, until: datetime | None, actor: Account, reason: str
 ) -> Team:
-    """Set until when a team may submit, longer than others; None takes that back, and what it sent then stays.
-
-    The team is written to. Raises Conflict once the finals are frozen, and InvalidInput for an end that lies in the
-    past or before the close.
-    """
+    """Set until when a team may submit; None: as all. The team is written to. Raises Conflict or InvalidInput."""
     competition = competition_repository.locked(session, competition.id)
     if not may_change(competition):
         raise Conflict(f"{competition.slug} is {competition.state}; a team's end can no longer be changed")

@@ -209,11 +209,7 @@ def _checked_file(row: Row) -> CompetitionFile:
 
 
 def is_vouched_for(manifest: dict[str, Any], trusted: Collection[str]) -> bool:
-    """Return whether an instance whose key is trusted signed this manifest, and with it every hash in it.
-
-    trusted: keys, base64, as `GET /api/v1/receipt-key` shows them. Raises InvalidInput where keys are named and none of
-    them has signed it; without any, no archive is vouched for.
-    """
+    """Return whether a trusted key (base64) signed this manifest. Raises InvalidInput where none of them did."""
     if not trusted:
         return False
     key, signature = str(manifest["receipt_key"]), manifest.get("signature")

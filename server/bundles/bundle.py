@@ -162,11 +162,7 @@ def _text(text: str) -> Markup:
 def spooled(
     session: Session, storage: Storage, settings: Settings, competition: Competition, *, seeds: bool = True
 ) -> Iterator[bytes]:
-    """Return the bundle piece by piece.
-
-    seeds: whether the seeds of the splits are in it, once no submission is taken any more. Raises NotRevealed before
-    the reveal, Conflict for a task.
-    """
+    """Return the bundle piece by piece. seeds: with the splits' seeds. Raises NotRevealed, or Conflict for a task."""
     lifecycle.require_no_task(competition)
     if not gate.may_see_private(competition, organiser=False):
         raise gate.sealed(competition)

@@ -10,11 +10,7 @@ from server.models.submission import Stage, Submission
 
 
 def published(session: Session, competition_id: str, *, on_boards: Collection[str]) -> Sequence[Submission]:
-    """Return the submissions on boards and those whose code may be published, the earliest first.
-
-    on_boards: ids of submissions, or of their parts, in place of which the submissions themselves are returned. What
-    is disqualified is not among them.
-    """
+    """Return what stands on boards (ids) or may be published, the earliest first, of parts the whole."""
     parent_submission_ids = select(Submission.parent_id).where(
         Submission.id.in_(on_boards), Submission.parent_id.is_not(None)
     )

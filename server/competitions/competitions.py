@@ -274,8 +274,7 @@ def close_now(session: Session, competition: Competition, *, actor: Account | No
 
 
 def check_trust(file: CompetitionFile, organiser: Account) -> None:
-    """Raise NotAllowed for what only an administrator may ask of the host: a network given as Python text, which runs
-    in the worker beside hidden data of every competition, and files of the host by their own path."""
+    """Raise NotAllowed for what only administrators may bring: networks as Python text, paths of the host."""
     if organiser.role == Role.ADMINISTRATOR:
         return
     for task in file.tasks:

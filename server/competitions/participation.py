@@ -99,10 +99,7 @@ def check_may_take_part(session: Session, competition: Competition, account: Acc
 
 
 def check_address_is_free(session: Session, competition: Competition, account: Account) -> None:
-    """Raise NotAllowed if somebody in a team has the account's mailbox, where each person takes part with one account.
-
-    Accounts of one mailbox are let through one after the other: the next one waits until this transaction ends.
-    """
+    """Raise NotAllowed if somebody in a team has the account's mailbox; accounts of one wait for each other."""
     if stored_file(competition).participation.confirmed_email and account.email:
         participation_repository.lock_accounts(session, pattern=_like(mailbox(account.email)))
         if _shares_address(session, competition, account):

@@ -38,11 +38,7 @@ def estimate_price(*, detail_bits: float, n_runs: int) -> Price:
 
 
 def disclose(session: Session, evaluation: Evaluation, submission: Submission, *, budget: float) -> ErrorFields | None:
-    """Return what the team may read of the evaluation's error, and count it against today's budget.
-
-    budget: bits a team may be told on one UTC day; 0 tells no more than the class of each failure.
-    An error of a run on the public sample, or of this side, reveals nothing hidden: it is shown whole and not counted.
-    """
+    """Return what the team may read of an error, counted against the day's budget unless of the public sample."""
     error = evaluation.error
     if error is None:
         return None

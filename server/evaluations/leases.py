@@ -96,10 +96,7 @@ def close(
 
 
 def fail(session: Session, shard: ClaimedShard, failure: ShardFailure, *, runs_done: int) -> bool:
-    """End the complete evaluation because of this shard. Return False if it was not the worker's any more.
-
-    What an untrusted worker alone has seen ends nothing: a trusted worker runs the shard again.
-    """
+    """End the evaluation because of this shard, unless only an untrusted worker saw it. False if it is another's."""
     evaluation_repository.hold_team_of(session, shard.submission_id)  # first, as whoever cancels or merges does
     evaluation = evaluation_repository.lock_evaluation(session, shard.evaluation_id)
     if is_untrusted(session, shard):

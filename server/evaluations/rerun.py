@@ -166,11 +166,7 @@ def _shards_of_runs(session: Session, evaluation: Evaluation) -> list[Shard]:
 
 
 def make_again(session: Session, evaluation_id: str, damaged: Sequence[tuple[int, str]]) -> int:
-    """Queue these shards of an evaluation, each given with the hash of its damaged result. Return how many that were.
-
-    An evaluation that waits for its score waits for them. One that is scored stays so: its score does not change, and
-    what else is computed of its outputs waits.
-    """
+    """Queue shards whose results are damaged (by hash). Return how many. A score that is there stays."""
     evaluation = evaluation_repository.lock_evaluation(session, evaluation_id)
     if evaluation.state not in (EvaluationState.SCORING.value, EvaluationState.SCORED.value):
         return 0

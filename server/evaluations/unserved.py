@@ -70,10 +70,7 @@ def find_unserved(
     trusted_only: bool | None = None,
     seen_within: timedelta = SEEN_WITHIN,
 ) -> list[Unserved]:
-    """Return what of the queue, or of one split, no worker can do now. trusted_only: of such shards, or the others.
-
-    seen_within: how lately a worker was there that counts; for longer than a minute, one that has left since, too.
-    """
+    """Return what of the queue, or one split, no worker seen within `seen_within` can do."""
     groups = [group for group in _waiting(session, split_id) if trusted_only in (None, group.trusted_only)]
     if not groups:
         return []

@@ -96,10 +96,7 @@ class Jobs(ABC, Generic[Row]):
     def lose(
         self, session: Session, job: Row, loss: Loss, *, max_attempts: int, expired_before: datetime | None = None
     ) -> bool:
-        """Count a failed attempt: the job is queued again, or given up after `max_attempts`.
-
-        Return False if the attempt is not the current one or, where that is asked, its lease is not over.
-        """
+        """Count a failed attempt: queued again, or given up after `max_attempts`. Return False if it is not current."""
         self.lock(session, job)
         over = () if expired_before is None else (self.table.lease_expires_at < expired_before,)
         again = self.retry(session, job, loss, max_attempts=max_attempts)

@@ -101,11 +101,7 @@ def board(
 def board_for(
     session: Session, competition: Competition, visibility: Visibility, *, organiser: bool, phase: str = ""
 ) -> Board:
-    """Return the board as organisers or as others may see it. Raises NotRevealed for a sealed one.
-
-    phase: whose submissions alone are on it, also those that do not count; empty: the official board. Raises NotFound
-    for a phase that the competition does not have, or whose submissions have no private scores.
-    """
+    """Return the board, also of one phase, as organisers or others see it. Raises NotRevealed or NotFound."""
     check_phase(competition, visibility, phase)
     if visibility is Visibility.PRIVATE and not gate.may_see_private(competition, organiser=organiser):
         raise gate.sealed(competition)

@@ -166,10 +166,7 @@ def _make_again(settings: Settings, keys: Sequence[str]) -> int:
 
 
 def bring_back(settings: Settings, folder: Path) -> Copied:
-    """Fill an empty database and the storage from `folder`. Raises Conflict if the instance has a database already.
-
-    Raises HostFault naming what is damaged or missing, before anything of the instance is touched.
-    """
+    """Fill an empty database and the storage from `folder`. Raises Conflict, or HostFault before touching anything."""
     for needed in (LIST, HASHES):
         if not (folder / needed).exists():
             raise Conflict(f"{folder} holds no whole backup: {needed} is missing")

@@ -60,10 +60,7 @@ def is_referred_to(session: Session, key: str) -> bool:
 
 
 def named_files(session: Session) -> dict[str, str]:
-    """Return the files that rows name and that must be there, with the SHA-256 that the rows say they have.
-
-    Of a split, its manifest, which names the others. What an archive brought along is not looked for.
-    """
+    """Return the files that rows name and that must be there, each with the SHA-256 that its row says it has."""
     own = Competition.archive_key.is_(None)
     contents = select(Submission.content_sha256).join(Competition, Competition.id == Submission.competition_id)
     results = select(Shard.result_key, Shard.result_sha256).join(Competition, Competition.id == Shard.competition_id)

@@ -92,10 +92,7 @@ def _remove(database: Database, storage: Storage, garbage: Garbage, *, older_tha
 
 
 def _came_back(database: Database, storage: Storage, key: str, content: bytes) -> bool:
-    """Write a content back if a submission of it was stored while it was removed. Return whether one was.
-
-    One whose row commits later finds it gone and stores it again (`store_again_if_collected`).
-    """
+    """Write a content back if a submission of it was stored while it was removed. Return whether one was."""
     with database.read() as session:
         if not is_referred_to(session, key):
             return False

@@ -42,10 +42,7 @@ def waiting(session: Session, evaluation_id: str) -> Sequence[MetricResult]:
 def outdated(
     session: Session, versions: Mapping[str, int], *, computed_before: datetime, limit: int
 ) -> Sequence[MetricResult]:
-    """Return results of a lower version than the one given for their metric. What failed (version 0) is not among them.
-
-    versions: by metric id.
-    """
+    """Return results of a lower version than `versions` gives for their metric, but those that failed."""
     if not versions:
         return []
     older = (
@@ -121,10 +118,7 @@ class SubmissionValue(NamedTuple):
 def of_submissions(
     session: Session, visibility: str, submission_ids: Sequence[str], *, metric_id: str, parameters_sha256: str
 ) -> list[SubmissionValue]:
-    """Return one computed metric of evaluations that count, the newest result last.
-
-    Plain rows without the ORM: a board has thousands of them.
-    """
+    """Return one computed metric of evaluations that count, the newest last, as plain rows."""
     row = MetricResult
     statement = (
         select(

@@ -125,10 +125,7 @@ def keep(session: Session, evaluation_id: str) -> None:
 
 
 def recompute_outdated(session: Session) -> Sequence[str]:
-    """Mark values for computing again that an older version of a metric gave. Return some of their evaluations.
-
-    Only what has stood for a while: during an upgrade a process of the older version may write such values once more.
-    """
+    """Mark values of an older version, which stood a while, for computing again. Return some evaluations."""
     risen = {entry.id: entry.version for entry in metrics().values() if entry.version > 1}
     rows = metric_result_repository.outdated(
         session, risen, computed_before=now() - UPGRADED_WITHIN, limit=MAX_MESSAGES
@@ -138,10 +135,7 @@ def recompute_outdated(session: Session) -> Sequence[str]:
 
 
 def recompute(session: Session, competition: Competition, file: CompetitionFile, *, only_stale: bool) -> int:
-    """Ask for a competition's metrics again. Return how many evaluations will be computed.
-
-    only_stale: those of an older version of a metric, and those that were never asked for.
-    """
+    """Ask for a competition's metrics again (only_stale: outdated or missing ones). Return how many evaluations."""
     asked = 0
     for evaluation in metric_result_repository.scored_evaluations(session, competition.id):
         new = request(session, evaluation, file)

@@ -10,10 +10,7 @@ from server.db import Base, new_id, now
 
 
 class Benchmark(Base):
-    """What is asked for. What is there are the cells' competitions and their submissions, which benchmarks share.
-
-    A cell's competition has the cell's key; a method's submission to it has the hash of the method's file.
-    """
+    """What is asked for; cells' competitions and their submissions hold the results, which benchmarks share."""
 
     __tablename__ = "benchmarks"
 

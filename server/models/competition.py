@@ -97,11 +97,7 @@ class CompetitionOrganiser(Base):
 
 
 class Split(Leased, Base):
-    """One prepared cut of the data: forget set, original model, N retrained models.
-
-    Of each visibility one version is current: the one that boards are of. A higher one replaces it once a re-judging on
-    it is applied.
-    """
+    """One prepared cut of the data: forget set, original and N retrained models. One version is current."""
 
     __tablename__ = "splits"
     __table_args__ = (

@@ -27,10 +27,7 @@ from server.models.submission import Submission
 
 
 class MetricResult(Base):
-    """One metric of one evaluation. `computed_at` is empty while it waits to be computed.
-
-    value is empty where the metric is not defined for this input or could not be computed; `not_computed` says why.
-    """
+    """One metric of one evaluation. computed_at: empty while it waits. not_computed: why there is no value."""
 
     __tablename__ = "metric_results"
     __table_args__ = (UniqueConstraint("evaluation_id", "metric_id", "parameters_sha256"),)

@@ -40,10 +40,7 @@ def announce(session: Session, competition: Competition, data: dict[str, Any]) -
 
 
 def notify(session: Session, competition_id: str, event: str, data: dict[str, Any]) -> None:
-    """Store the messages about an event.
-
-    event: one of webhooks.EVENTS. data: for programs; of a submission's events, `submission` is its id.
-    """
+    """Store the messages about an event of webhooks.EVENTS. data: for programs; `submission` is an id."""
     if event in OF_SUBMISSIONS and session.get_one(Competition, competition_id).parent_id is not None:
         return  # of a part; the submission that it is a part of has an event of its own
     if event in DECISIONS:
@@ -115,10 +112,7 @@ def _mail_team(
     submission: Submission,
     tasks: Mapping[str, Mapping[str, str]],
 ) -> None:
-    """Write to the team, and to the organisers where it failed by no fault of the team's, in whatever task.
-
-    tasks: how it ended in each, where there are tasks.
-    """
+    """Write to the team, and to organisers if it was no fault of the team's. tasks: how it ended in each."""
     addresses = notification_repository.addresses_of_team(session, submission.team_id)
     _queue(session, addresses, email_delivery.submission_email(competition, event, submission, tasks=tasks))
     faults = {end["fault"] for end in tasks.values() if "fault" in end}

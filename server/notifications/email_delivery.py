@@ -47,10 +47,7 @@ class MailProblem:
 
 
 def send_all(settings: Settings, emails: Sequence[OutgoingEmail]) -> Iterator[tuple[OutgoingEmail, MailProblem | None]]:
-    """Send e-mails over one connection. Yield each with what was in the way, None if it went out.
-
-    A mail server that cannot be reached, or goes away, is the problem of every email that is left.
-    """
+    """Send e-mails over one connection. Yield each with what was in the way, None if it went out."""
     left = list(emails)
     try:
         with _connected(settings) as server:

@@ -46,10 +46,7 @@ def count_people(session: Session, competition_id: str) -> int:
 
 
 def _people(competition_id: str) -> Select[str]:
-    """Select the accounts of who takes part in a competition or organises it.
-
-    Also without a team: who was admitted, or has accepted the terms, and was not removed.
-    """
+    """Select the accounts that take part in a competition, were admitted or accepted terms, or organise it."""
     states = ParticipantState.REFUSED.value, ParticipantState.ASKED.value
     outside = select(Participant.account_id).where(
         Participant.competition_id == competition_id, Participant.state.in_(states)

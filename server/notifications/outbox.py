@@ -34,10 +34,7 @@ def take(
     at: datetime,
     limit: int,
 ) -> list[Attempt]:
-    """Begin an attempt at up to `limit` messages that are due. Nobody else has any of them before its next time.
-
-    read: gives what is sent of a row, or None if there is nobody left to send it to.
-    """
+    """Begin an attempt at up to `limit` due messages, which are nobody else's. read: what is sent, None: nobody."""
     attempts = []
     with database.write() as session:
         for row in messages.due(session, at, limit=limit):
@@ -82,10 +79,7 @@ def sends_mail() -> bool:
 
 
 def queue_mail(session: Session, *, to: str, subject: str, body: str) -> bool:
-    """Store one e-mail in the session's transaction. Return False, and store nothing, where mail is off.
-
-    subject: one line; what is longer than 300 characters is cut. body: plain text.
-    """
+    """Store one e-mail of plain text. Return False, and store nothing, where mail is off."""
     return queue_mails(session, (to,), subject=subject, body=body) == 1
 
 

@@ -58,10 +58,7 @@ def names_private_host(host: str) -> bool:
 
 
 def is_public(address: str) -> bool:
-    """Return whether an address is one host's of the public internet, also where it stands for one of IPv4.
-
-    Python calls whatever is not reserved for something else global: groups of hosts, and networks given up long ago.
-    """
+    """Return whether an address is one host's of the public internet, more narrowly than Python's is_global."""
     parsed = ipaddress.ip_address(address)
     if isinstance(parsed, ipaddress.IPv6Address):
         if parsed in TRANSLATED:
@@ -185,10 +182,7 @@ class Message:
 
 
 def deliver(database: Database, settings: Settings, *, at: datetime, allow_private: bool = False) -> int:
-    """Send what is due. Return how many messages arrived. Safe to run twice at once.
-
-    allow_private: also speak to addresses of private networks, for tests and closed installations.
-    """
+    """Send what is due. Return how many arrived. Safe to run twice. allow_private: also to private networks."""
     messages = outbox.take(database, DELIVERIES, partial(_read, settings), at=at, limit=AT_ONCE)
     errors = asyncio.run(_post_all(messages, allow_private=allow_private)) if messages else []
     for message, error in zip(messages, errors, strict=True):

@@ -166,11 +166,7 @@ def turn_for_file() -> Iterator[None]:
 
 
 def run(task: str, data: bytes, **options: Any) -> Any:
-    """Return what the task (server.parsing.tasks) makes of `data`, as plain data.
-
-    Raises whatever AppError the task raises, Unreadable beyond the limits, HostFault if it could not begin, Overloaded
-    if the machine was too busy.
-    """
+    """Return what the task makes of `data`. Raises its AppError, Unreadable, HostFault or Overloaded."""
     return _run(task, data, (), options)
 
 

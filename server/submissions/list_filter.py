@@ -16,11 +16,7 @@ class Show(StrEnum):
 
 @dataclass(frozen=True)
 class SubmissionFilter:
-    """Which of all teams' submissions an organiser asks for. Empty means any.
-
-    only: selected, disqualified, refunded, flagged, unconfirmed, or repeated (a file that was sent more than once).
-    text: the beginning of an id or of a file's SHA-256, or part of a note, a file's name or the sender's name.
-    """
+    """Which submissions an organiser asks for; empty: any. text: start of id or hash, part of note, file, sender."""
 
     stage: str = ""
     fault: str = ""

@@ -42,12 +42,7 @@ class ListedScore:
 
 @dataclass(frozen=True)
 class ListedSubmission:
-    """A submission on a line of the list. Of the submission, only the columns SHOWN are loaded.
-
-    score: public; where there are tasks, what its tasks' scores come to. failures: classes by the tasks' names.
-    is_unconfirmed: the score, or that of a task, takes no rank yet. doubt: of the score, or of a task's if there are
-    reasons.
-    """
+    """A submission (columns SHOWN) on a line, with score, failures by task, confirmation and doubt."""
 
     submission: Submission
     team: str

@@ -199,10 +199,7 @@ def _encode(data: bytes) -> str:
 
 
 def allow(session: Session, submission: Submission, *, allowed: bool, actor: Account) -> Submission:
-    """Allow or forbid publishing the code. What is published already stays so.
-
-    The parts of a submission to several tasks have one code: asked of one, it is done to all. Each change is recorded.
-    """
+    """Allow or forbid publishing the code, of all parts at once. What is published stays so. Recorded."""
     whole = submission_repository.by_id(session, submission.parent_id or submission.id) or submission
     if whole.publish_code != allowed:
         for each in (whole, *parts.of(session, [whole.id]).get(whole.id, ())):

@@ -100,11 +100,7 @@ def create_submission(
     parent_id: str | None = None,
     is_evaluated: bool = True,
 ) -> Submission:
-    """Store a submission's row and queue its evaluation. automatic: nobody sent it; the account answers for it.
-
-    period: where it belongs; None: it counts, in no phase. parent_id: of the submission that this one is a part of.
-    is_evaluated: whether it is itself, and not its parts.
-    """
+    """Store a submission's row and queue its evaluation. automatic: nobody sent it. period: None: in no phase."""
     upload = checked.upload
     submission = Submission(
         competition_id=competition.id,
@@ -185,10 +181,7 @@ def page_of_team(
     offset: int,
     limit: int,
 ) -> Sequence[Submission]:
-    """Return some lines of a list of a team's submissions. final_ids: those that `Show.FINALS` stands for.
-
-    Raises NotFound for the best ones while the ladder is shown: their order would tell what it hides.
-    """
+    """Return some lines of a team's list. Raises NotFound for the best ones while a ladder is shown."""
     check_order(competition, show)
     if team is None:
         return []
@@ -237,10 +230,7 @@ def cancel(session: Session, submission: Submission, *, actor: Account) -> Submi
 
 
 def cancelling_costs(session: Session, submission: Submission) -> str:
-    """Return why a submission would count against the quota if it were cancelled now; empty if it would not.
-
-    started: a run of it has begun. taken-back: as many of today's were taken back as may be sent.
-    """
+    """Return why cancelling now counts against the quota: `started`, `taken-back`; empty if it does not."""
     if evaluations.runs_started(session, submission):
         return "started"
     return "" if _may_take_back(session, submission) else "taken-back"

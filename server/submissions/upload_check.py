@@ -93,11 +93,7 @@ def store_content(storage: Storage, data: bytes) -> str:
 
 
 def store_again_if_collected(storage: Storage, checked: CheckedUpload) -> None:
-    """Store the content once more if it is gone. To be called once the row that names it has committed.
-
-    Collecting garbage looks at the rows, then removes: an older copy of the same content may be removed while a new
-    submission of it is in between. From the commit on, whoever collects sees the row.
-    """
+    """Store the content again if garbage collection took it before its row was committed."""
     if not storage.exists(content_key(checked.content_sha256)):
         store_content(storage, checked.upload.data)
 

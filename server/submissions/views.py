@@ -28,11 +28,7 @@ MAX_UNFINISHED = 10
 
 @dataclass(frozen=True)
 class SubmissionView:
-    """A submission as its team may see it.
-
-    parts: what became of it in each task; none without tasks. combined: what its own public scores come to; None where
-    the rule needs other teams' scores.
-    """
+    """A submission as its team may see it. parts: in each task. combined: of its public scores; None for ranks."""
 
     submission: Submission
     progress: EvaluationProgress | None
@@ -56,11 +52,7 @@ def list_unfinished(session: Session, account: Account) -> list[SubmissionView]:
 def view(
     session: Session, submissions: Sequence[Submission], *, ended_in_full: bool = True, exact: bool = False
 ) -> list[SubmissionView]:
-    """Return what the teams may see of their submissions, in the same order.
-
-    ended_in_full: whether also how those went that have ended, which a list does not tell and which costs the most.
-    exact: with the progress as it is, which only organisers may see.
-    """
+    """Return what teams may see, in order. ended_in_full: progress of ended ones too. exact: for organisers."""
     found = parts.of(session, [each.id for each in submissions if stored_file(each.competition).tasks])
     views = _views(session, [*submissions, *chain(*found.values())], ended_in_full=ended_in_full, exact=exact)
     of_parts = dict(zip((part.id for part in chain(*found.values())), views[len(submissions) :], strict=True))

@@ -91,10 +91,7 @@ def has_submissions(session: Session, team_id: str) -> bool:
 def count_counted(
     session: Session, team_id: str, *, phase: str, since: datetime | None = None, before: datetime | None = None
 ) -> int:
-    """Return how many submissions of the team count against its quota, of those received in [since, before).
-
-    phase: each has its own quota; empty for competitions without phases. One that goes to several tasks is one.
-    """
+    """Return how many received in [since, before) count in a phase; one for several tasks is one."""
     mine = Submission.team_id == team_id, Submission.phase == phase, Submission.parent_id.is_(None)
     counted = select(func.count()).where(*mine, Submission.refunded.is_(False))
     if since is not None:

@@ -106,10 +106,7 @@ def rename_own(session: Session, competition: Competition, team: Team, *, name: 
 
 
 def add_baseline(session: Session, competition: Competition, organiser: Account, *, label: str) -> Team:
-    """Make a team without members for a reference line; its name is the label, numbered if that is taken.
-
-    Tasks of one competition share it. The caller holds the competition's row lock, a task's its competition's.
-    """
+    """Make a team without members for a reference line, shared by tasks. The competition's row is locked."""
     if competition.parent_id is not None:
         known = team_repository.team_called(
             session, competition_id=competition.root_id, name_keys=key_pair(_shortened(label, NAME_LENGTH))

@@ -130,11 +130,7 @@ def most_bytes(shard: ClaimedShard, *, n_forget: int, captured: Forms) -> int:
 def check(
     data: bytes, shard: ClaimedShard, *, n_forget: int, captured: Forms, measured_s: float | None = None
 ) -> CheckedResult:
-    """Return the outputs if they are what the shard's runs can have given. Raises InvalidInput.
-
-    captured: what the split's runs store beside them. measured_s: the time of all runs, if the worker's own is not
-    trusted.
-    """
+    """Return the outputs if the shard's runs can have given them (measured_s: in that time). Raises InvalidInput."""
     try:
         arrays = load(data)
     except (SafetensorError, KeyError, ValueError) as error:

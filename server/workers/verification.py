@@ -49,11 +49,7 @@ def rows(outputs: ShardOutputs, first: int, n_runs: int) -> dict[str, NDArray[np
 def find_difference(
     there: dict[str, NDArray[np.generic]], here: dict[str, NDArray[np.generic]], *, tolerance: float
 ) -> Difference | None:
-    """Return what differs by more than `tolerance`, None if nothing does.
-
-    Of a run's confidences the largest difference counts, of its other arrays the mean, as a share of values above 1;
-    of whole numbers and truth values the share that is not equal.
-    """
+    """Return what differs by more than `tolerance`: confidences at most, others on average. None if nothing does."""
     if there.keys() != here.keys():
         return Difference("names of arrays", np.inf)
     found = [Difference(name, _size(name, there[name], here[name])) for name in sorted(here)]

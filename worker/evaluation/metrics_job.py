@@ -46,11 +46,7 @@ TABLE_CELLS = 200  # of one column; longer ones are left out
 
 
 def probed_runs(context: WorkerContext, work: ScoringWork, outputs: Sequence[ShardOutputs]) -> dict[str, NDArray[Any]]:
-    """Return the arrays of level 4 of an evaluation's first runs: of as many as references were probed.
-
-    outputs: of each of the work's shards. Raises InvalidMetricInput, saying what to do, where no weights are kept of
-    the runs or the split's references were not probed; HostFault or DamagedSplit for a damaged file.
-    """
+    """Return the arrays of level 4 of the probed first runs. Raises InvalidMetricInput, HostFault or DamagedSplit."""
     split_dir = local_split(context, work)
     manifest = Manifest.read(split_dir)
     if PROBED_REFERENCES not in manifest.files:
@@ -92,11 +88,7 @@ def _kept(context: WorkerContext, shards: Sequence[tuple[Shard, ShardOutputs]]) 
 
 
 def compute_metrics(context: WorkerContext, evaluation_id: str) -> int:
-    """Compute what an evaluation still lacks and store it. Return how many metrics that were.
-
-    Each is stored as soon as it is computed, and given up after some attempts that ended with their worker: the others
-    do not wait for one that takes more memory than there is.
-    """
+    """Compute and store what an evaluation lacks, each at once, or give it up. Return how many."""
     with context.database.read() as session:
         asked = metric_results.waiting(session, evaluation_id)
         if not asked:

@@ -177,8 +177,7 @@ def with_kaggle_folder(
 
 
 def program_policy(policy: RunPolicy, competition: RunRules, *, frame_bytes: int) -> RunPolicy:
-    """Return the policy of one run of a notebook's program: space for its files, memory for them, and the time
-    for its own start, which no other run makes for it: it imports libraries and reads images by itself."""
+    """Return the policy of one run of a notebook's program, with its files and its own start."""
     limits = competition.limits
     start_s = max(0.0, limits.run_wall_time_floor_s - limits.run_start_time_s)
     scratch_mib = max(limits.scratch_mib, scratch_for_models(frame_bytes))

@@ -205,11 +205,7 @@ def _release(version: object) -> str:
 def _again(
     context: RunningContext, storage: Storage, given: tuple[ClaimedShard, str, str], replayed: Replayed
 ) -> ShardOutputs | None:
-    """Run one shard again and note which of its runs differ. Return its outputs, None if a run failed.
-
-    Raises HostFault where this machine could not, or a run met a limit of time or memory: a slow or small machine says
-    nothing about a score.
-    """
+    """Run one shard again and note runs that differ. Return its outputs, None if one failed. Raises HostFault."""
     shard, key, sha256 = given
     for _ in range(ATTEMPTS):
         context.leases = kept = KeptHere()

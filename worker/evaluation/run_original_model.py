@@ -17,11 +17,7 @@ from worker.context import RunningContext
 
 @contextmanager
 def own_original(context: RunningContext, shard: ClaimedShard, split_dir: Path, *, run: int) -> Iterator[Path | None]:
-    """Yield a file in the stage folder with the run's own original model, removed afterwards.
-
-    None where all runs start from the one that the sandbox has: in setup reuse-n-1. A smoke run gets the sample's own,
-    in the same way as runs on hidden data. Raises SplitNotPrepared or DamagedSplit.
-    """
+    """Yield a run's own original model as a file, None where all start from one. Raises as reading a split does."""
     setup = EvaluationSetup(shard.competition.scoring.setup)
     if setup is EvaluationSetup.REUSE_N_1:
         yield None

@@ -255,11 +255,7 @@ def _compare(
 def _run_one(
     context: RunningContext, sandbox: Sandbox, request: RunRequest, *, heart: Heart, key: tuple[Path, RunPolicy]
 ) -> RunResult:
-    """Run once; a single run that used up its time, up to twice more: other work on the machine adds to it.
-
-    The same seed gives the same model, and what needs more than the limit by itself ends so each time. On a GPU the
-    time is by the clock, and also this process evaluates there. Raises HostFault where the device is others' then.
-    """
+    """Run once, up to twice more where time was used up beside other work. Raises HostFault on a shared device."""
     tries = TRIES_WITHIN_TIME if request.notebook is None else 1
     limit = ErrorClass.TIMEOUT if context.settings.worker_device == "cuda" else ErrorClass.TIME_LIMIT
     try:

@@ -106,12 +106,7 @@ def _cpu_time_s() -> float:
 def watched(
     settings: Settings, beat: Callable[[PreparationProgress, float], bool], *, folder: Path
 ) -> Iterator[OnProgress]:
-    """Yield the progress callback of a preparation that fills `folder`; `beat` is called now and then with the newest
-    progress and the processor time since the last call, seconds.
-
-    A progress call raises Stopped once a heartbeat has returned False or the worker must stop, and InvalidSplit where
-    the preparation takes more than it may.
-    """
+    """Yield a progress callback that tells `beat` now and then. It raises Stopped, or InvalidSplit beyond limits."""
     newest, quotas, counted_s = PreparationProgress("starting", 0, 1), Quotas(settings, folder), _cpu_time_s()
 
     def send() -> bool:

@@ -120,10 +120,7 @@ def as_json(shown: tuple[Separation, ...]) -> str:
 
 
 def separation(shift: float, n_models: int, *, delta: float, lowest_rate: float = 0.0) -> Separation:
-    """Return epsilon by its definition: the largest over all thresholds at which both kinds of error happen.
-
-    lowest_rate: what each kind's rate counts as at least, so that it always happens; 0 for the published attacks.
-    """
+    """Return the largest epsilon over thresholds with both errors, whose rates count as `lowest_rate` at least."""
     normal = NormalDist()
     retrained = [normal.inv_cdf((index + 0.5) / n_models) for index in range(n_models)]
     unlearned = [value + shift for value in retrained]
