@@ -30,7 +30,7 @@ from sandbox.launcher import Launcher, RunRequest, SandboxSpec
 from sandbox.policy import RunPolicy
 from worker.evaluation.notebook_runs import notebook_mounts
 from worker.evaluation.program_comparison import compare_program, equal_models, is_compared
-from worker.evaluation.run_results import entry_point
+from worker.evaluation.run_policy import entry_point
 
 INPUT_FOLDER = "neurips-2023-machine-unlearning"
 LIMIT_S = 300.0

@@ -64,7 +64,7 @@ RULES = {
         ),
     ),
     "sealed scores": Rule(
-        ("server/leaderboard/boards.py", "server/leaderboard/ranking.py", "server/leaderboard/ranking.py"),
+        ("server/leaderboard/boards.py", "server/leaderboard/ranking.py"),
         ("tests/server/leaderboard", "tests/server/test_sealed.py", "tests/server/finals/test_finals.py"),
     ),
     "methods": Rule(

@@ -16,7 +16,7 @@ from lethe.runtime.data_loaders import load_data, make_loaders
 from lethe.submission.package import load_package
 from sandbox.launcher import Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
 from sandbox.policy import RunPolicy
-from worker.evaluation.run_results import entry_point
+from worker.evaluation.run_policy import entry_point
 
 from .conftest import write_submission
 

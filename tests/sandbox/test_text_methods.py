@@ -19,7 +19,7 @@ from sandbox.launcher import Launcher, RunRequest, RunResult, SandboxSpec
 from sandbox.policy import RunPolicy
 from tests.support.folder_towns import folder_toml
 from tests.support.towns import write_towns
-from worker.evaluation.run_results import entry_point
+from worker.evaluation.run_policy import entry_point
 
 from .conftest import write_submission
 
