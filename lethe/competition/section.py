@@ -9,7 +9,9 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict
 class Section(BaseModel):
     """Base of a section's model."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, json_schema_serialization_defaults_required=True
+    )
 
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
