@@ -75,10 +75,6 @@ format: $(STAMP) ## fix what ruff can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-.PHONY: bench
-bench: $(STAMP) ## measure everything: make bench ARGS="scoring platform" measures two suites
-	@$(BIN)/python -m benchmarks $(ARGS)
-
 .PHONY: containers
 containers: ## build the images and run docker-compose.yml with an engine of its own (root, 25 GB of disk)
 	@scripts/try-containers

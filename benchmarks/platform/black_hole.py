@@ -7,7 +7,6 @@ is how long each answer took, seconds, with its status: a page that was shown be
 and an upload while Redis or S3 is silent.
 """
 
-import argparse
 import json
 import tempfile
 import threading
@@ -19,6 +18,7 @@ from pathlib import Path
 import httpx
 from sqlalchemy import make_url
 
+from benchmarks.shared import options, postgres
 from server.accounts import accounts, tokens
 from server.competitions import competitions
 from server.db import Database
@@ -38,20 +38,13 @@ TOKENS = "/api/v1/tokens"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--connections", type=int, default=10, help="that the process has before the silence")
-    options = parser.parse_args()
-    server = PostgresServer()
-    server.start()
-    try:
+    connections = options(__doc__, connections=10).connections  # that the process has before the silence
+    with postgres() as server, ExitStack() as stack:
         url = server.url(server.create_database())
         upgrade(url)
         headers = fill(url)
-        with ExitStack() as stack:
-            for name, found in measure(stack, server, url, headers, connections=options.connections).items():
-                print(json.dumps({name: found}), flush=True)
-    finally:
-        server.remove()
+        for name, found in measure(stack, server, url, headers, connections=connections).items():
+            print(json.dumps({name: found}), flush=True)
 
 
 def fill(url: str) -> dict[str, str]:

@@ -7,21 +7,20 @@ given time on a clock of the simulation, so the figures are of the order alone, 
 follows the last shard at once.
 """
 
-import argparse
 import heapq
 import json
 import tempfile
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from statistics import median
+from typing import TypeVar
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from benchmarks.platform.claims import competition_file
+from benchmarks.shared import options
 from server import queue
-from server.db import Database, now
+from server.db import Base, Database, now
 from server.evaluations import evaluations, leases
 from server.evaluations.claimed_shard import ClaimedShard
 from server.migrate import upgrade
@@ -30,87 +29,52 @@ from server.models.competition import Competition, CompetitionState, Split, Spli
 from server.models.evaluation import ShardKind
 from server.models.submission import Submission
 
+Row = TypeVar("Row", bound=Base)
+
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--teams", type=int, default=200)
-    parser.add_argument("--workers", type=int, default=8)
-    parser.add_argument("--shards", type=int, default=12)
-    parser.add_argument("--smoke-s", type=float, default=1.0)
-    parser.add_argument("--shard-s", type=float, default=60.0)
-    options = parser.parse_args()
+    given = options(__doc__, teams=200, workers=8, shards=12, smoke_s=1.0, shard_s=60.0)
     queue.send = lambda *_, **__: True  # no broker is here, and none is needed: every worker asks by itself
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'burst.db'}"
         upgrade(url)
         database = Database(url)
-        submit(database, teams=options.teams, shards=options.shards)
-        costs = {ShardKind.SMOKE: options.smoke_s, ShardKind.RUNS: options.shard_s}
-        scored = sorted(play(database, workers=options.workers, shards=options.shards, costs=costs))
+        submit(database, teams=given.teams, shards=given.shards)
+        costs = {ShardKind.SMOKE: given.smoke_s, ShardKind.RUNS: given.shard_s}
+        scored = sorted(play(database, workers=given.workers, shards=given.shards, costs=costs))
         database.dispose()
-    print(
-        json.dumps(
-            {
-                "teams": options.teams,
-                "workers": options.workers,
-                "scored": len(scored),
-                "first_s": scored[0],
-                "median_s": median(scored),
-                "last_s": scored[-1],
-            }
-        )
-    )
+    found = {"first_s": scored[0], "median_s": median(scored), "last_s": scored[-1]}
+    print(json.dumps({"teams": given.teams, "workers": given.workers, "scored": len(scored)} | found))
 
 
 def submit(database: Database, *, teams: int, shards: int) -> None:
     """Let every team send one submission at the same moment."""
     file = competition_file().model_copy(update={"n_models": shards, "shard_runs": 1})
     with database.write() as session:
-        owner = Account(name="owner", name_key="owner", password_hash="x")
-        session.add(owner)
-        session.flush()
-        competition = Competition(
-            slug=file.slug,
-            title="Big",
-            state=CompetitionState.OPEN.value,
-            opens_at=file.opens_at,
-            closes_at=now() + timedelta(days=1),
-            config=json.loads(file.model_dump_json()),
-            source="",
-            created_by=owner.id,
-        )
-        session.add(competition)
-        session.flush()
-        for visibility in ("public", "private"):
-            ready = {"state": SplitState.READY.value, "manifest_sha256": "0" * 64, "retraining_time_s": 1.0}
-            session.add(Split(competition_id=competition.id, visibility=visibility, **ready))
-        session.flush()
-        split = session.scalars(select(Split).where(Split.visibility == "public")).one()
+        owner = _added(session, Account(name="owner", name_key="owner", password_hash="x"))
+        values = {"slug": file.slug, "opens_at": file.opens_at, "closes_at": file.closes_at, "created_by": owner.id}
+        values |= {"config": json.loads(file.model_dump_json()), "state": CompetitionState.OPEN.value}
+        competition = _added(session, Competition(title="Big", source="", **values))
+        ready = {"state": SplitState.READY.value, "manifest_sha256": "0" * 64, "retraining_time_s": 1.0}
+        _added(session, Split(competition_id=competition.id, visibility="private", **ready))
+        split = _added(session, Split(competition_id=competition.id, visibility="public", **ready))
         for number in range(teams):
             evaluations.start(session, _submission(session, competition, f"team-{number}"), split, smoke=True)
 
 
 def _submission(session: Session, competition: Competition, name: str) -> Submission:
-    account = Account(name=name, name_key=name, password_hash="x")
-    session.add(account)
+    account = _added(session, Account(name=name, name_key=name, password_hash="x"))
+    team = _added(session, Team(competition_id=competition.id, name=name, name_key=name, leader_id=account.id))
+    ids = {"competition_id": competition.id, "team_id": team.id, "account_id": account.id}
+    code = {"filename": "a.py", "kind": "py", "content_sha256": "0" * 64, "size_bytes": 1}
+    point = {"file": "a.py", "function": "unlearning", "style": "dict", "keywords": []}
+    return _added(session, Submission(**ids, **code, entry_point=point, received_at=now()))
+
+
+def _added(session: Session, row: Row) -> Row:
+    session.add(row)
     session.flush()
-    team = Team(competition_id=competition.id, name=name, name_key=name, leader_id=account.id)
-    session.add(team)
-    session.flush()
-    submission = Submission(
-        competition_id=competition.id,
-        team_id=team.id,
-        account_id=account.id,
-        filename="a.py",
-        kind="py",
-        content_sha256="0" * 64,
-        size_bytes=1,
-        entry_point={"file": "a.py", "function": "unlearning", "style": "dict", "keywords": []},
-        received_at=now(),
-    )
-    session.add(submission)
-    session.flush()
-    return submission
+    return row
 
 
 def play(database: Database, *, workers: int, shards: int, costs: dict[ShardKind, float]) -> Iterator[float]:

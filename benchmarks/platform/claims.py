@@ -8,7 +8,6 @@ workers, and with an empty queue. The server is a real one with its durability s
 is the work and not the disk.
 """
 
-import argparse
 import json
 import multiprocessing
 import time
@@ -21,12 +20,12 @@ from typing import Any
 from sqlalchemy import text
 
 from benchmarks.platform.seeded import seed
+from benchmarks.shared import options, postgres
 from lethe.competition.file import CompetitionFile
 from server import queue
 from server.db import Database
 from server.evaluations import leases
 from server.migrate import upgrade
-from tests.support.postgres import PostgresServer
 from tests.support.processes import cpu_s
 
 POLLS = 200
@@ -48,28 +47,19 @@ def competition_file() -> CompetitionFile:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--processes", type=int, default=8)
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--teams", type=int, nargs="+", default=[125, 1_000, 10_000])
-    parser.add_argument("--shards", type=int, nargs="+", default=[80_000])
-    options = parser.parse_args()
-    server = PostgresServer()
-    server.start()
-    try:
-        for teams, shards in product(options.teams, options.shards):
+    given = options(__doc__, processes=8, seconds=5.0, teams=[125, 1_000, 10_000], shards=[80_000])
+    with postgres() as server:
+        for teams, shards in product(given.teams, given.shards):
             url = server.url(server.create_database())
             upgrade(url)
             database = Database(url)
             seed(database, competition_file(), teams=min(teams, shards // 8), shards=shards)
             before = cpu_s(server.pid)
-            found = measure(url, options.processes, options.seconds)
+            found = measure(url, given.processes, given.seconds)
             found["server_cpu_ms_per_shard"] = round(1000 * (cpu_s(server.pid) - before) / found["shards"], 2)
             found |= {f"poll_{name}_cpu_ms": cost for name, cost in polls(database, server.pid)}
             database.dispose()
             print(json.dumps({"teams": teams, "queued": shards} | found), flush=True)
-    finally:
-        server.remove()
 
 
 def polls(database: Database, pid: int) -> Iterator[tuple[str, float]]:

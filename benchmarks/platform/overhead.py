@@ -6,46 +6,32 @@ Real PostgreSQL, Redis, web server, worker and sandbox. Each run sleeps for `--p
 that what is compared is the platform and not the share of the cores that a busy machine leaves.
 """
 
-import argparse
 import json
 import tempfile
 import time
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.splits.digits_entries import run_entry
+from benchmarks.shared import options, run_entry
 from server.models.evaluation import Evaluation, PublicScore, Shard, ShardAttempt, ShardKind
 from tests.end_to_end.conftest import competition_toml
 from tests.faults.cluster import Cluster, code, running_cluster
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--runs", type=int, default=32)
-    parser.add_argument("--pause", type=float, default=1.0)
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    toml = competition_toml(n=options.runs, shard=options.runs)
+    given = options(__doc__, runs=32, pause=1.0)
+    toml = competition_toml(n=given.runs, shard=given.runs)
     with (
         tempfile.TemporaryDirectory(prefix="lethe-bench-") as folder,
         running_cluster(Path(folder), toml=toml) as cluster,
     ):
-        evaluation_s, to_score_s = evaluate(cluster, pause=options.pause)
-        loop_s = bare_loop(cluster, runs=options.runs, pause=options.pause)
-    print(
-        json.dumps(
-            {
-                "runs": options.runs,
-                "evaluation_s": round(evaluation_s, 2),
-                "bare_loop_s": round(loop_s, 2),
-                "ratio": round(evaluation_s / loop_s, 3),
-                "last_shard_to_score_s": round(to_score_s, 3),
-            }
-        )
-    )
+        evaluation_s, to_score_s = evaluate(cluster, pause=given.pause)
+        loop_s = bare_loop(cluster, runs=given.runs, pause=given.pause)
+    found = {"evaluation_s": evaluation_s, "bare_loop_s": loop_s, "ratio": evaluation_s / loop_s}
+    found |= {"last_shard_to_score_s": to_score_s}
+    print(json.dumps({"runs": given.runs} | {name: round(value, 3) for name, value in found.items()}))
 
 
 def evaluate(cluster: Cluster, *, pause: float) -> tuple[float, float]:
@@ -59,23 +45,20 @@ def evaluate(cluster: Cluster, *, pause: float) -> tuple[float, float]:
         shard = session.query(Shard).filter_by(evaluation_id=evaluation.id, kind=ShardKind.RUNS.value).one()
         attempt = session.query(ShardAttempt).filter_by(shard_id=shard.id).one()
         score = session.query(PublicScore).filter_by(submission_id=submission["id"]).one()
-        ended = _known(attempt.ended_at)
+        ended = attempt.ended_at
+        if ended is None:
+            raise RuntimeError("the attempt has not ended")
         return (ended - attempt.started_at).total_seconds(), (score.computed_at - ended).total_seconds()
 
 
 def bare_loop(cluster: Cluster, *, runs: int, pause: float) -> float:
     """Return the time of the same runs and the same inference in one process."""
+    torch.set_num_threads(1)
     module: dict[str, Any] = {}
     exec(code(pause=pause), module)
     started = time.perf_counter()
     run_entry(cluster.folder / "storage" / "splits" / "tiny" / "public", module["unlearning"], runs=runs)
     return time.perf_counter() - started
-
-
-def _known(moment: datetime | None) -> datetime:
-    if moment is None:
-        raise RuntimeError("the attempt has not ended")
-    return moment
 
 
 if __name__ == "__main__":

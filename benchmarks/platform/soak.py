@@ -7,14 +7,13 @@ seconds. The last quarter is compared with the second one: the first is for warm
 and ends with 1 if something grew.
 """
 
-import argparse
 import asyncio
-import json
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ import redis
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
+from benchmarks.shared import options
 from benchmarks.web.client import Connection
 from benchmarks.web.measure import session_cookie
 from lethe.client.api import ApiError
@@ -89,26 +89,16 @@ class Verdict:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--upload-every", type=float, default=10.0, help="seconds")
-    parser.add_argument("--watchers", type=int, default=20)
-    parser.add_argument("--readers", type=int, default=4)
-    parser.add_argument("--json", type=Path, help="where each figure goes, each time it is looked at")
-    options = parser.parse_args()
+    given = options(__doc__, minutes=60.0, upload_every=10.0, watchers=20, readers=4)
     folder = Path(tempfile.mkdtemp(prefix="lethe-soak-"))
     with running_cluster(folder, **SETTINGS) as cluster:
         programs = start_programs(cluster)
         try:
-            found, done = soak(cluster, programs, seconds=60 * options.minutes, options=options)
+            found, done = soak(cluster, programs, seconds=60 * given.minutes, given=given)
         finally:
             for program in programs:
                 program.stop()
-    print(
-        ", ".join(
-            f"{done[name]} {name}" for name in ("uploads", "scored", "read", "streams", "refused", "failed", "missed")
-        )
-    )
+    print(dict(done))
     print(f"{'figure':<34}{'second quarter':>16}{'last quarter':>14}")
     for one in found:
         mark = "  GREW" if one.grew else ""
@@ -126,16 +116,15 @@ def start_programs(cluster: Cluster) -> list[Program]:
         process.stop()
     web = Program.start(cluster, "web", "server", "--port", cluster.url.rsplit(":", 1)[1], "--log-level", "warning")
     wait_until(cluster.answers, within_s=120)
-    options = ["--loglevel", "warning", "--without-gossip", "--without-mingle"]
     return [
         web,
-        Program.start(cluster, "worker", "worker", *options),
+        Program.start(cluster, "worker", "worker", "--loglevel", "warning", "--without-gossip", "--without-mingle"),
         Program.start(cluster, "beat", "worker", "beat", "--loglevel", "warning"),
     ]
 
 
 def soak(
-    cluster: Cluster, programs: list[Program], *, seconds: float, options: argparse.Namespace
+    cluster: Cluster, programs: list[Program], *, seconds: float, given: Namespace
 ) -> tuple[list[Verdict], dict[str, int]]:
     """Use the cluster for so long. Return how each figure went, and how much was done."""
     done: dict[str, int] = defaultdict(int)
@@ -145,9 +134,9 @@ def soak(
     port = int(cluster.url.rsplit(":", 1)[1])
     paths = ["/competitions/tiny/leaderboard", "/competitions/tiny/submissions", f"/submissions/{first['id']}"]
     threads = [
-        threading.Thread(target=_upload, args=(cluster, is_over, options.upload_every, done)),
-        threading.Thread(target=lambda: asyncio.run(_read(port, paths, cookie, options.readers, is_over, done))),
-        threading.Thread(target=lambda: asyncio.run(_watch(port, cookie, options.watchers, is_over, done))),
+        threading.Thread(target=_upload, args=(cluster, is_over, given.upload_every, done)),
+        threading.Thread(target=lambda: asyncio.run(_read(port, paths, cookie, given.readers, is_over, done))),
+        threading.Thread(target=lambda: asyncio.run(_watch(port, cookie, given.watchers, is_over, done))),
     ]
     for thread in threads:
         thread.start()
@@ -165,8 +154,6 @@ def soak(
     is_over.set()
     for thread in threads:
         thread.join(90)
-    if options.json:
-        options.json.write_text(json.dumps({name: values for (name, _), values in series.items()}) + "\n")
     verdicts = [
         Verdict(name, unit, _median(values, seconds / 4, seconds / 2), _median(values, 3 * seconds / 4, seconds))
         for (name, unit), values in series.items()
@@ -179,7 +166,7 @@ def figures(cluster: Cluster, programs: list[Program]) -> dict[tuple[str, str], 
     found: dict[tuple[str, str], float] = {}
     for program in programs:
         pids = program.pids()
-        for unit, of in (("MiB", own_mib), ("descriptors", _descriptors), ("threads", _threads)):
+        for unit, of in (("MiB", own_mib), ("descriptors", _count("fd")), ("threads", _count("task"))):
             found[f"{program.name}: {unit}", unit] = sum(known(of, pid) for pid in pids)
     worker = next(program for program in programs if program.name == "worker")
     found["worker: sandboxes", "rows"] = sum("bwrap" in command for _, command in descendants(worker.popen.pid))
@@ -213,12 +200,8 @@ def own_mib(pid: int) -> float:
     return sum(int(line.split()[1]) for line in lines if line.startswith("Pss_Anon:")) / 1024
 
 
-def _descriptors(pid: int) -> float:
-    return float(len(list(Path(f"/proc/{pid}/fd").iterdir())))
-
-
-def _threads(pid: int) -> float:
-    return float(len(list(Path(f"/proc/{pid}/task").iterdir())))
+def _count(folder: str) -> Callable[[int], float]:
+    return lambda pid: float(len(list(Path(f"/proc/{pid}/{folder}").iterdir())))
 
 
 def _median(values: list[tuple[float, float]], begin_s: float, end_s: float) -> float:

@@ -3,10 +3,13 @@
 Times are the best of several, since a neighbour on the machine only ever adds; the training loop is
 measured in processor seconds.
 
-python -m benchmarks.sandbox.cost [--json FILE] [--runs 20]
+python -m benchmarks.sandbox.cost [--runs 20]
 """
 
-import argparse
+import contextlib
+import copy
+import fcntl
+import io
 import json
 import os
 import statistics
@@ -16,19 +19,28 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.sandbox.frames import frame_rates
+import torch
+
 from benchmarks.sandbox.subjects import NETWORKS, SUBMISSIONS, write_split
+from benchmarks.shared import options
+from lethe.runtime.entry import Preloaded, Task, unlearned_weights
+from lethe.runtime.weights_layout import WeightsLayout, read_layout
 from sandbox.backends import templates
+from sandbox.frame_reader import FrameReader, find_problem
+from sandbox.guest.frame_format import WEIGHTS_TAG
+from sandbox.guest.zygote import preload
 from sandbox.launcher import Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
 from sandbox.policy import RunPolicy
 from sandbox.proc_usage import tree_usage
 
 _ROOT = Path(__file__).parents[2]
 _HEADING = f"{'':58}{'bare':>10}{'sandbox':>10}{'ratio':>8}  target"
+_READ_BYTES = 1 << 20  # as the launcher reads
+Take = Callable[[int, WeightsLayout], None]
 
 
 @dataclass(frozen=True)
@@ -46,19 +58,15 @@ class Figure:
 
 
 def main() -> None:
-    """Measure, print each figure as it comes and, where asked, write JSON."""
-    parser = argparse.ArgumentParser(description="what the boundary costs")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--runs", type=int, default=20)
-    arguments = parser.parse_args()
+    """Measure and print each figure as it comes; with `--bare DATA_DIR STAGE_DIR`, those of this process."""
+    given = options(__doc__, runs=20, bare=[""])
+    if given.bare[0]:
+        bare_times(Path(given.bare[0]), Path(given.bare[1]), given.runs)
+        return
     with tempfile.TemporaryDirectory(prefix="lethe-bench-") as folder:
         print(_HEADING, flush=True)
-        figures = []
-        for figure in measure(Path(folder), runs=arguments.runs):
+        for figure in measure(Path(folder), runs=given.runs):
             print(_line(figure), flush=True)
-            figures.append(figure)
-    if arguments.json:
-        arguments.json.write_text(json.dumps([asdict(figure) for figure in figures], indent=1), encoding="utf-8")
 
 
 def measure(folder: Path, *, runs: int) -> Iterator[Figure]:
@@ -157,7 +165,7 @@ def _kill_time_s(sandbox: Sandbox, stage: Path, name: str) -> float:
 def _bare(data_dir: Path, stage: Path, *, runs: int) -> dict[str, float]:
     """The same work in an ordinary process without any boundary."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "0", "PYTHONPATH": str(_ROOT)}
-    command = [sys.executable, "-m", "benchmarks.sandbox.bare", str(data_dir), str(stage)]
+    command = [sys.executable, "-m", "benchmarks.sandbox.cost", "--bare", str(data_dir), str(stage), "--runs"]
     cold_s, _ = _timed(lambda: subprocess.run([*command, "0"], env=environment, check=True, capture_output=True))
     done = subprocess.run([*command, str(runs)], env=environment, check=True, capture_output=True)
     figures: dict[str, float] = json.loads(done.stdout)
@@ -185,6 +193,66 @@ def _line(figure: Figure) -> str:
     bare = "" if figure.bare is None else f"{figure.bare:.3f}"
     ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
     return f"{figure.name:58}{bare:>10}{figure.sandbox:>10.3f}{ratio:>8}  {figure.target}"
+
+
+def bare_times(data_dir: Path, stage: Path, runs: int) -> None:
+    """Run the submissions in this very process and print the best times, seconds. 0 runs: one, and no figures."""
+    torch.set_num_threads(1)
+    preloaded = preload(data_dir)
+    short = [_run_bare(preloaded, stage / "short") for _ in range(max(1, runs))]
+    if runs:
+        training = [_run_bare(preloaded, stage / "training") for _ in range(3)]
+        print(json.dumps({"short": min(short), "training": min(training)}))
+
+
+def _run_bare(preloaded: Preloaded, code_dir: Path) -> float:
+    fresh = Preloaded(data=preloaded.data, network=copy.deepcopy(preloaded.network), layout=preloaded.layout)
+    code: dict[str, Any] = {"file": "submission.py", "function": "unlearning", "style": "dict", "keywords": ()}
+    task = Task(submission=code_dir, **code, seed=0, threads=1, device="cpu")
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        began = time.perf_counter()
+        b"".join(unlearned_weights(task, fresh).pieces)
+        took_s = time.perf_counter() - began
+    return float(said.getvalue() or took_s)  # a submission that measures itself says what it found
+
+
+def frame_rates(model: Path, *, frames: int) -> tuple[float, float]:
+    """Return MiB a second of the best frame: bytes taken from the pipe and dropped, and read and checked as a run's.
+
+    model: a safetensors file; another process writes it again and again.
+    """
+    content = model.read_bytes()
+    layout = read_layout(content)
+    with tempfile.TemporaryDirectory(prefix="lethe-bench-") as folder:
+        frame = Path(folder) / "frame"
+        frame.write_bytes(WEIGHTS_TAG + content)
+        bare, checked = (_best_frame_s(frame, layout, take, frames=frames) for take in (_drop, _check))
+    mib = len(content) / 2**20
+    return mib / bare, mib / checked
+
+
+def _best_frame_s(frame: Path, layout: WeightsLayout, take: Take, *, frames: int) -> float:
+    with subprocess.Popen(["cat", *[str(frame)] * frames], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        fd = writer.stdout.fileno()
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _READ_BYTES)  # as the launcher widens it
+        return min(_timed(lambda: take(fd, layout))[0] for _ in range(frames))
+
+
+def _drop(fd: int, layout: WeightsLayout) -> None:
+    left = len(WEIGHTS_TAG) + layout.frame_bytes
+    while left:
+        left -= len(os.read(fd, min(_READ_BYTES, left)))
+
+
+def _check(fd: int, layout: WeightsLayout) -> None:
+    reader = FrameReader(layout)
+    while not reader.is_over:
+        reader.feed(os.read(fd, min(_READ_BYTES, reader.wanted_bytes)))
+    if find_problem(reader.weights(), layout, max_abs_weight=1e9) is not None:
+        raise RuntimeError("the original model's weights were not taken")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
 """What wins each attack family without unlearning, on made-up confidences: shares of the oracle by entry, family and N.
 
-python -m benchmarks.scoring.battery [--models 32,128,512] [--examples 60] [--seeds 3] [--page]
+python -m benchmarks.scoring.battery [--models 32 128 512] [--examples 60] [--seeds 3]
 """
 
-import argparse
 from collections.abc import Iterator
 
 import numpy as np
 
 from benchmarks.scoring.entries_without_unlearning import BATTERY, HONEST, Confidences, Entry
+from benchmarks.shared import options
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.epsilon import per_example_epsilon
 from lethe.metrics.scoring.forgetting_quality import forgetting_quality, n_judged_models
@@ -31,32 +31,21 @@ def quality(entry: Entry, family: AttackFamily, *, n_models: int, n_examples: in
 def rows(models: list[int], *, n_examples: int, seeds: int) -> Iterator[tuple[str, list[float]]]:
     """Yield each entry with its mean F by N and family."""
     for name, entry in {**HONEST, **BATTERY}.items():
-        yield (
-            name,
-            [
-                float(
-                    np.mean(
-                        [quality(entry, family, n_models=n, n_examples=n_examples, seed=seed) for seed in range(seeds)]
-                    )
-                )
-                for n in models
-                for family in FAMILIES
-            ],
-        )
+        found = [
+            [quality(entry, family, n_models=n, n_examples=n_examples, seed=seed) for seed in range(seeds)]
+            for n in models
+            for family in FAMILIES
+        ]
+        yield name, np.mean(found, axis=1).tolist()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", default="32,128,512")
-    parser.add_argument("--examples", type=int, default=60)
-    parser.add_argument("--seeds", type=int, default=3)
-    asked = parser.parse_args()
-    models = [int(part) for part in asked.models.split(",")]
-    columns = [f"{family}, N = {n}" for n in models for family in FAMILIES]
+    asked = options(__doc__, models=[32, 128, 512], examples=60, seeds=3)
+    columns = [f"{family}, N = {n}" for n in asked.models for family in FAMILIES]
     print("| entry | " + " | ".join(columns) + " |")
     print("|---" * (len(columns) + 1) + "|")
     oracle: list[float] = []
-    for name, found in rows(models, n_examples=asked.examples, seeds=asked.seeds):
+    for name, found in rows(asked.models, n_examples=asked.examples, seeds=asked.seeds):
         oracle = oracle or found
         cells = [
             f"{value:.3f}" if name == "oracle" else f"{value / best:.0%}"

@@ -35,7 +35,7 @@ class Confidences:
         return cls(n_models, mean, sd, mean + rng.uniform(2.0, 6.0, n_examples), rng)
 
     def retrained(self) -> Float64:
-        return self.mean + self.sd * self.rng.normal(size=(self.n_models, self.mean.size))
+        return noisy(self, self.mean, self.sd)
 
     def copies(self) -> Float64:
         """The original model, returned by every run."""
@@ -48,16 +48,9 @@ class Confidences:
 Entry = Callable[[Confidences], Float64]
 
 
-def one_run_scaled(factor: float) -> Entry:
-    def entry(given: Confidences) -> Float64:
-        found = given.copies()
-        found[0] *= factor
-        return found
-
-    return entry
-
-
 def some_runs_scaled(share: float, factor: float) -> Entry:
+    """share: of the runs, at least one."""
+
     def entry(given: Confidences) -> Float64:
         found = given.copies()
         found[: given.some(share)] *= factor
@@ -84,35 +77,9 @@ def public_halves(given: Confidences) -> Float64:
     return found
 
 
-def temperature_by_run(given: Confidences) -> Float64:
-    return given.copies() * np.exp(given.rng.normal(size=(given.n_models, 1)))
-
-
-def heavy_temperature_by_run(given: Confidences) -> Float64:
-    return given.copies() * np.abs(given.rng.standard_cauchy((given.n_models, 1)))
-
-
-def constant_at_the_mean(given: Confidences) -> Float64:
-    return np.repeat(given.mean[None], given.n_models, axis=0)
-
-
-def one_constant(given: Confidences) -> Float64:
-    return np.ones((given.n_models, given.mean.size))
-
-
-def quantised_original(given: Confidences) -> Float64:
-    return np.round(given.original + 0.5 * given.rng.normal(size=(given.n_models, given.mean.size)))
-
-
 def ends_of_the_range(given: Confidences) -> Float64:
     chosen = given.rng.random((given.n_models, given.mean.size)) < 0.5
     return np.where(chosen, given.mean - 3.0 * given.sd, given.mean + 3.0 * given.sd)
-
-
-def another_runs_output(given: Confidences) -> Float64:
-    """Two models, each returned by half of the runs."""
-    pair = given.retrained()[:2]
-    return pair[np.arange(given.n_models) % 2]
 
 
 def class_never_predicted(given: Confidences) -> Float64:
@@ -122,19 +89,19 @@ def class_never_predicted(given: Confidences) -> Float64:
     return found
 
 
-def noisy_original(given: Confidences) -> Float64:
-    return given.original + given.sd * given.rng.normal(size=(given.n_models, given.mean.size))
+def noisy(given: Confidences, level: Float64, sd: "Float64 | float") -> Float64:
+    return level + sd * given.rng.normal(size=(given.n_models, given.mean.size))
 
 
 BATTERY: dict[str, Entry] = {
     "the original": Confidences.copies,
-    "one run x 20": one_run_scaled(20.0),
-    "one run x 6": one_run_scaled(6.0),
-    "one run x 3": one_run_scaled(3.0),
-    "one run x 0.8": one_run_scaled(0.8),
-    "one run x 0.5": one_run_scaled(0.5),
-    "one run x -1": one_run_scaled(-1.0),
-    "one run x -20 (a low outlier)": one_run_scaled(-20.0),
+    "one run x 20": some_runs_scaled(0.0, 20.0),
+    "one run x 6": some_runs_scaled(0.0, 6.0),
+    "one run x 3": some_runs_scaled(0.0, 3.0),
+    "one run x 0.8": some_runs_scaled(0.0, 0.8),
+    "one run x 0.5": some_runs_scaled(0.0, 0.5),
+    "one run x -1": some_runs_scaled(0.0, -1.0),
+    "one run x -20 (a low outlier)": some_runs_scaled(0.0, -20.0),
     "a quarter of the runs x 1.025": some_runs_scaled(0.25, 1.025),
     "a tenth of the runs x 6": some_runs_scaled(0.1, 6.0),
     "a third of the runs x 6": some_runs_scaled(1 / 3, 6.0),
@@ -143,16 +110,16 @@ BATTERY: dict[str, Entry] = {
     "a third of the runs wild": some_runs_wild(1 / 3),
     "half of the runs wild": some_runs_wild(0.5),
     "runs that know their half x 1.5": public_halves,
-    "a temperature for each run": temperature_by_run,
-    "a heavy-tailed temperature": heavy_temperature_by_run,
-    "noise around the original": noisy_original,
-    "constant at the retrained mean": constant_at_the_mean,
-    "one constant for all": one_constant,
-    "rounded original": quantised_original,
+    "a temperature for each run": lambda given: given.copies() * np.exp(given.rng.normal(size=(given.n_models, 1))),
+    "a heavy-tailed temperature": lambda given: given.copies() * np.abs(given.rng.standard_cauchy((given.n_models, 1))),
+    "noise around the original": lambda given: noisy(given, given.original, given.sd),
+    "constant at the retrained mean": lambda given: np.repeat(given.mean[None], given.n_models, axis=0),
+    "one constant for all": lambda given: np.ones((given.n_models, given.mean.size)),
+    "rounded original": lambda given: np.round(noisy(given, given.original, 0.5)),
     "very large confidences": lambda given: given.copies() * 1e6,
     "very small confidences": lambda given: given.copies() * 1e-6,
     "both ends of the range": ends_of_the_range,
-    "two retrained models, each repeated": another_runs_output,
+    "two retrained models, each repeated": lambda given: given.retrained()[:2][np.arange(given.n_models) % 2],
     "a class never predicted": class_never_predicted,
 }
 

@@ -20,13 +20,14 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.shared import run_entry
 from lethe.competition.file import CompetitionFile, read_competition_file
 from lethe.competition.visibility import Visibility
 from lethe.evaluation.model_outputs import read_outputs
 from lethe.evaluation.shard_outputs import StoredOutputs
 from lethe.metrics.scoring.score import ModelOutputs, score
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "competitions"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 METHODS = ("original", "finetune", "finetune LR=0.1 EPOCHS=5", "neggradplus LR=0.01", "noise_finetune", "oracle")
 SETTINGS = {
     "the same again": {},
@@ -61,7 +62,7 @@ def prepared(folder: Path, options: argparse.Namespace) -> Path:
     """Prepare the public split of the digits competition with this network."""
     from lethe.preparation.prepare import prepare_split  # noqa: PLC0415 (loads torch)
 
-    file = read_competition_file(EXAMPLES / "digits.toml")
+    file = read_competition_file(EXAMPLES / "competitions" / "digits.toml")
     data = file.model_dump() | {"n_models": options.models}
     if options.network != "mlp":
         data |= {"network": {"name": options.network, "options": {}}}
@@ -100,14 +101,13 @@ def runs_under(setting: dict[str, str], method: str, split: Path, out: Path, *, 
 def make_runs(split: Path, method: str, out: Path, *, runs: int) -> None:
     import torch  # noqa: PLC0415 (reads the variables when it is loaded)
 
-    from benchmarks.splits.digits_entries import ENTRIES, run_entry  # noqa: PLC0415
     from lethe.methods import catalogue  # noqa: PLC0415
 
     torch.set_num_threads(int(os.environ.get("LETHE_THREADS", "1")))
     module: dict[str, object] = {}
     name, *changes = method.split()
     path = catalogue.FOLDER / f"{name}.py"
-    source = (path if path.exists() else ENTRIES / f"{name}.py").read_text()
+    source = (path if path.exists() else EXAMPLES / "submissions" / f"{name}.py").read_text()
     for constant, value in (change.split("=") for change in changes):
         source = re.sub(rf"(?m)^{constant} = [^#\n]+", f"{constant} = {value} ", source)
     exec(source, module)

@@ -1,6 +1,5 @@
 """Time of scoring, as ratios within one run: `python -m benchmarks.scoring.speed [--part intervals]`."""
 
-import argparse
 import os
 import time
 from collections.abc import Callable
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 
 from benchmarks.scoring.literal import literal_epsilon
+from benchmarks.shared import options, shortest_s
 from lethe.metrics.scoring.arrays import Float64
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.epsilon import per_example_epsilon
@@ -28,17 +28,6 @@ def draw(n_models: int, n_examples: int, *, seed: int, shift: float = 0.0) -> Fl
     return difficulty + shift + spread * rng.normal(size=(n_models, n_examples))
 
 
-def seconds(work: Callable[[], object], *, repeats: int = 9) -> float:
-    """Return the shortest time of `work` after one call that is not counted; other processes only ever add to it."""
-    work()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
 def scoring(unlearned: Float64, retrained: Float64, family: AttackFamily) -> Callable[[], object]:
     """Return the work of finding every epsilon, checks included."""
     return partial(per_example_epsilon, unlearned, retrained, attacks=family)
@@ -54,12 +43,12 @@ def sort_both(unlearned: Float64, retrained: Float64) -> None:
 def against_the_program() -> None:
     """Print times at the competition's size against the literal transcription and against sorting."""
     u, r = draw(N_MODELS, N_EXAMPLES, seed=1, shift=0.7), draw(N_MODELS, N_EXAMPLES, seed=2)
-    times = {family: seconds(scoring(u, r, family)) for family in AttackFamily}
-    floor = seconds(partial(sort_both, u, r))
+    times = {family: shortest_s(scoring(u, r, family), repeats=9) for family in AttackFamily}
+    floor = shortest_s(partial(sort_both, u, r), repeats=9)
     literal = [literal_epsilon(u[:, s], r[:, s]) for s in range(N_LITERAL)]
     equal = literal == per_example_epsilon(u[:, :N_LITERAL], r[:, :N_LITERAL], attacks=AttackFamily.REFERENCE).tolist()
-    program = seconds(partial(literal_epsilon, u[:, 0], r[:, 0]), repeats=3) * N_EXAMPLES
-    chunked = seconds(partial(literal_epsilon, u[:, 0], r[:, 0], chunk=10), repeats=3) * N_EXAMPLES
+    program = shortest_s(partial(literal_epsilon, u[:, 0], r[:, 0]), repeats=3) * N_EXAMPLES
+    chunked = shortest_s(partial(literal_epsilon, u[:, 0], r[:, 0], chunk=10), repeats=3) * N_EXAMPLES
     print(f"N = {N_MODELS}, S = {N_EXAMPLES}, {torch.get_num_threads()} torch threads")
     print(f"  literal transcription {program:8.1f} s (from one example; {N_LITERAL} examples equal: {equal})")
     print(f"  the same near the cache {chunked:6.1f} s")
@@ -74,10 +63,10 @@ def growth() -> None:
     for n_models in (64, 512, 1024, 8192, 16384, 65536):
         n_examples = min(N_EXAMPLES, max(8, 2**21 // n_models))
         u, r = draw(n_models, n_examples, seed=1, shift=0.7), draw(n_models, n_examples, seed=2)
-        floor = seconds(partial(sort_both, u, r), repeats=5)
+        floor = shortest_s(partial(sort_both, u, r), repeats=5)
         line = f"  {n_models:6d} (S = {n_examples:3d}): {floor / n_examples * 1e3:8.3f}"
         for family in (AttackFamily.REFERENCE, AttackFamily.EXACT):
-            took = seconds(scoring(u, r, family), repeats=5)
+            took = shortest_s(scoring(u, r, family), repeats=5)
             line += f"  {family} {took / n_examples * 1e3:8.3f} ({took / floor:4.1f} x)"
         print(line)
     print("growth with S, N = 512, ms in all")
@@ -85,7 +74,7 @@ def growth() -> None:
         u, r = draw(N_MODELS, n_examples, seed=1, shift=0.7), draw(N_MODELS, n_examples, seed=2)
         line = f"  {n_examples:6d}:"
         for family in (AttackFamily.REFERENCE, AttackFamily.EXACT):
-            took = seconds(scoring(u, r, family), repeats=5)
+            took = shortest_s(scoring(u, r, family), repeats=5)
             line += f"  {family} {took * 1e3:8.1f}"
         print(line)
 
@@ -128,13 +117,9 @@ PARTS: dict[str, Callable[[], None]] = {"program": against_the_program, "growth"
 
 
 def main() -> None:
-    """Print all parts, or one."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--part", choices=PARTS, help="measure this part alone")
-    only = parser.parse_args().part
-    for name, part in PARTS.items():
-        if only in (None, name):
-            part()
+    """Print all parts, or those that are named."""
+    for name in options(__doc__, part=[*PARTS]).part:
+        PARTS[name]()
 
 
 if __name__ == "__main__":

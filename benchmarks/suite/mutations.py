@@ -1,13 +1,12 @@
 """One-line faults in the rules that a competition stands on, and whether the tests notice each.
 
-    python -m benchmarks.suite.mutations [--count 50] [--seed 1] [--rule quota]
+    python -m benchmarks.suite.mutations [--count 50] [--seed 1] [--rule quota ...]
 
 The same seed draws the same faults; the named faults of a rule are always among them. Each is put into a copy of the
 commit that is checked out, and the tests of its rule run until one fails. Prints a line for each fault, then a summary
 as JSON; ends with 1 if a fault was not noticed.
 """
 
-import argparse
 import ast
 import json
 import random
@@ -19,6 +18,9 @@ from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
+
+from benchmarks.shared import options
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_S = 1800
@@ -143,19 +145,9 @@ NAMED = (  # rule, module, text, wrong text: mistakes that are easy to make and 
 class _Changes(ast.NodeVisitor):
     """Collects (node, changed node) of everything on one line that can be turned into a plausible mistake."""
 
-    COMPARISONS = {  # noqa: RUF012 (a constant table)
-        ast.Lt: ast.LtE,
-        ast.LtE: ast.Lt,
-        ast.Gt: ast.GtE,
-        ast.GtE: ast.Gt,
-        ast.Eq: ast.NotEq,
-        ast.NotEq: ast.Eq,
-        ast.In: ast.NotIn,
-        ast.NotIn: ast.In,
-        ast.Is: ast.IsNot,
-        ast.IsNot: ast.Is,
-    }
-    ARITHMETIC = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}  # noqa: RUF012 (likewise)
+    PAIRS = ((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn), (ast.Is, ast.IsNot))
+    COMPARISONS: ClassVar[dict[Any, Any]] = {**dict(PAIRS), **{b: a for a, b in PAIRS}}
+    ARITHMETIC: ClassVar[dict[type, Any]] = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
 
     def __init__(self) -> None:
         self.found: list[tuple[ast.expr, ast.expr]] = []
@@ -270,12 +262,8 @@ def fails(rule: str, copy: Path) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--rule", action="append", choices=RULES, help="only faults of this rule; may be repeated")
-    options = parser.parse_args()
-    drawn = draw(options.count, options.seed, options.rule or list(RULES))
+    given = options(__doc__, count=50, seed=1, rule=[*RULES])
+    drawn = draw(given.count, given.seed, given.rule)
     missed: list[Fault] = []
     with tempfile.TemporaryDirectory(prefix="lethe-mutations-") as folder:
         copy = Path(folder) / "copy"
@@ -290,13 +278,9 @@ def main() -> None:
             said = "noticed" if noticed else "MISSED "
             took = f"{time.monotonic() - started:5.0f} s"
             print(f"{said} {took} {fault.module}:{fault.line} {fault.before} -> {fault.after.strip()}", flush=True)
-    summary = {
-        "seed": options.seed,
-        "faults": len(drawn),
-        "noticed": len(drawn) - len(missed),
-        "missed": [f"{fault.module}:{fault.line}:{fault.column}" for fault in missed],
-    }
-    print(json.dumps(summary))
+    places = [f"{fault.module}:{fault.line}:{fault.column}" for fault in missed]
+    summary = {"seed": given.seed, "faults": len(drawn), "noticed": len(drawn) - len(missed)}
+    print(json.dumps(summary | {"missed": places}))
     sys.exit(1 if missed else 0)
 
 

@@ -68,33 +68,3 @@ def _header(head: bytes, name: bytes) -> bytes:
     """Return the value of a header of an answer, empty if it has none."""
     lines = (line.partition(b":") for line in head.lower().split(b"\r\n"))
     return next((value.strip() for found, _, value in lines if found == name), b"")
-
-
-async def one_by_one(port: int, path: str, *, times: int, cookie: str = "") -> list[Answer]:
-    """Ask for one page again and again on one connection."""
-    connection = await Connection.open(port, cookie=cookie)
-    answers = [await connection.get(path) for _ in range(times)]
-    connection.close()
-    return answers
-
-
-async def per_second(port: int, path: str, *, seconds: float, connections: int = 16) -> float:
-    """Return the requests answered a second on several connections at once."""
-    opened = [await Connection.open(port) for _ in range(connections)]
-    until = time.perf_counter() + seconds
-
-    async def ask(connection: Connection) -> int:
-        count = 0
-        while time.perf_counter() < until:
-            answer = await connection.get(path)
-            if answer.status != 200:
-                raise RuntimeError(f"{path} answered {answer.status}")
-            count += 1
-        return count
-
-    started = time.perf_counter()
-    counts = await asyncio.gather(*(ask(connection) for connection in opened))
-    elapsed = time.perf_counter() - started
-    for connection in opened:
-        connection.close()
-    return sum(counts) / elapsed

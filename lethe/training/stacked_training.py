@@ -26,8 +26,8 @@ TakeStep = Callable[[Tensor, Tensor, float], None]  # images [models, batch, C, 
 def can_stack(job: TrainingJob) -> bool:
     """Say whether this network and recipe can be trained stacked, and whether that pays.
 
-    Grouped convolutions are faster than a loop on small images only (benchmarks/splits/training.py), and stacked
-    weights that leave the cache are slower than one model's after another.
+    Grouped convolutions are faster than a loop on small images only, and stacked weights that leave the cache are
+    slower than one model's after another.
     """
     return job.images.form == "inputs on the device" and stacks_well(job.network, job.recipe, device=job.device.type)
 

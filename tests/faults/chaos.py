@@ -33,11 +33,10 @@ N_PEOPLE = 6
 
 @dataclass
 class Chaos:
-    """A cluster that is being disturbed. long: outages last for half a minute and an hour instead of seconds."""
+    """A cluster that is being disturbed."""
 
     cluster: Cluster
     dice: random.Random
-    long: bool = False
     tell: Callable[[str], None] = print
     workers: list[Process] = field(default_factory=list)
     leaving: list[Process] = field(default_factory=list)
@@ -193,7 +192,7 @@ class Chaos:
     def clock_jumped(self) -> None:
         worker = self._any_worker()
         worker.kill()
-        seconds = 3600.0 if self.long else 100.0
+        seconds = 100.0
         self._replace(worker, skew_s=self.dice.choice((seconds, -seconds)))
 
     def beat_killed(self) -> None:
@@ -243,7 +242,7 @@ class Chaos:
         if self.under_repair("redis"):
             return
         self.cluster.redis.stop()
-        seconds = 30.0 if self.long and self.dice.random() < 0.2 else self.dice.uniform(0.2, 4.0)
+        seconds = self.dice.uniform(0.2, 4.0)
         self.fix_later("redis", lambda: restart_redis(self.cluster), after_s=seconds)
 
     def database_restarted(self) -> None:

@@ -1,4 +1,4 @@
-"""A short chaos run; benchmarks/platform/chaos.py is the long one."""
+"""A short chaos run: random faults during uploads, and the guarantees afterwards."""
 
 import os
 import random

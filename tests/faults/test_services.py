@@ -84,7 +84,7 @@ def test_full_redis_kills_no_process_and_is_told(cluster: Cluster, worker: Proce
 
 
 def test_redis_away_while_work_comes_in_and_runs(cluster: Cluster, worker: Process, undisturbed: Score) -> None:
-    """Away for as long as it takes every process to notice; benchmarks/platform/chaos.py has it away for 30 s."""
+    """Away for as long as it takes every process to notice."""
     before = cluster.submit("away", code(pause=0.3, note="before"))
     wait_until(lambda: cluster.runs_done(before) >= 1)
     read = len(worker.log.read_text())

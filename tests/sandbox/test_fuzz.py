@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.sandbox.fuzz_targets import TARGETS, examine, mutated
+from benchmarks.sandbox.fuzz import TARGETS, examine, mutated
 
 _NUMBER = st.integers(0, 2**16 - 1)
 _PIECE = st.binary(max_size=8) | st.sampled_from([b"\xff" * 4, b"\xff" * 8, b"\x7f", bytes(8), b"[" * 500, b"\n" * 500])

@@ -9,7 +9,7 @@ import numpy as np
 
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64
-from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
+from lethe.metrics.core.registry import Metric, Need, Resampling
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.forgetting.final_score import SCORED, ScoreParameters, scorer_refusals
 from lethe.metrics.scoring.attacks.family import AttackFamily
@@ -30,7 +30,7 @@ def equivalent_shift(scored: "Score", *, seed: int = 0) -> MetricResult:
     scored: see `score_of_confidences`. Every example of the model has N(0, 1) retrained and N(shift, 1) unlearned
     confidences. interval: that of F, read from the same curve. table: N, the curve's F without a shift, and the
     smallest shift that so many models detect for one example. A value beyond the curve is its end, with a note.
-    Source: defined by Lethe; validated by `python -m benchmarks.metrics.yardstick`.
+    Source: defined by Lethe; compared with other metrics in docs/organisers/metrics.md.
     """
     curve = normal_curve(scored.n_models, (scored.attacks, scored.delta, scored.cap), seed)
     return _read(scored, curve)
@@ -101,12 +101,10 @@ def _read(scored: "Score", curve: Float64) -> MetricResult:
 
 
 METRIC = Metric(
-    id="equivalent_shift",
     title="Equivalent shift (normal model)",
     function=equivalent_shift,
     needs={"scored": Need(SCORED)},
     unit="standard deviations",
-    direction=Direction.LOWER,
     defaults=ScoreParameters,
     bounds=(0.0, float(SHIFTS[-1])),
     resampling=Resampling.OWN,

@@ -6,7 +6,7 @@ none, so the samples stay what they were, only smaller. With d of N models left 
 that of the score times sqrt(d / (N - d)), which is 1 for a half (Shao and Wu 1989); the factor is undone for odd N.
 
 A replicate's level is not the score's (fewer models, another epsilon); only its spread is used. The interval is the
-score +- 1.96 standard errors. benchmarks/scoring/coverage.py checks it by simulation.
+score +- 1.96 standard errors; docs/organisers/scoring.md has its coverage by simulation.
 
 A model's confidences and accuracies stay or go together; the two sides draw apart. Equal seeds and numbers of models
 give equal draws, so replicates of two submissions on one split are paired: see compare.py.

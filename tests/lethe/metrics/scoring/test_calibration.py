@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.scoring.entries_without_unlearning import Confidences, one_run_scaled
+from benchmarks.scoring.entries_without_unlearning import Confidences, some_runs_scaled
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.calibration import SUSPECT_DISAGREEMENT, calibrate, doubt_about, suspicion
@@ -184,7 +184,7 @@ def test_honest_outputs_are_not_doubted(given, both, shift):
 
 
 def test_one_far_run_is_doubted_since_families_disagree(given, both):
-    found = doubt(one_run_scaled(20.0)(given), *both)
+    found = doubt(some_runs_scaled(0.0, 20.0)(given), *both)
     assert found.disagreement > 0.5
     assert found.reasons[0].startswith("The reference attacks give")
     assert not found.is_held, "the ranking's family gives it nothing, so nothing is to be held"
