@@ -11,28 +11,12 @@ from lethe.methods import bad_teacher, boundary_shrink, duck, scrub, unsir
 from tests.lethe.methods.tiny_data import accuracy, make_problem
 
 
-def test_scrub_rewinds_to_the_nearest_forget_error(trained):
-    problem = trained()
-    states = [{name: tensor + shift for name, tensor in problem.before.items()} for shift in (0.0, 1.0, 2.0)]
-    target = scrub.error(problem.net, problem.validation)
-    checkpoints = list(zip([target + 0.3, target - 0.02, target + 0.1], states, strict=True))
-    scrub.rewind(problem.net, checkpoints, problem.forget, problem.validation)
-    assert torch.equal(problem.net.state_dict()["1.weight"], states[1]["1.weight"])
-
-
 def test_scrub_error_counts_only_the_classes_asked_for(trained):
     problem = trained()
     with torch.no_grad():
         problem.net[-1].bias.copy_(torch.tensor([1e6, 0, 0, 0]))  # everything is called class 0
     assert scrub.error(problem.net, problem.validation, torch.tensor([0])) == 0.0
     assert scrub.error(problem.net, problem.validation, torch.tensor([1, 2])) == 1.0
-
-
-def test_scrub_lowers_the_learning_rate_in_steps(monkeypatch, trained):
-    rates = []
-    monkeypatch.setattr(scrub, "set_lr", lambda optimizer, lr: rates.append(lr))
-    scrub.unlearning(trained().net, *trained().data)
-    assert rates == pytest.approx([5e-4, 5e-4, 5e-4, 5e-5, 5e-5])
 
 
 @pytest.mark.parametrize("kind", ["mlp", "resnet20", "vit"])
