@@ -1,10 +1,11 @@
 """The tutorials of docs/developers, executed word for word in a copy of the checkout.
 
-A block of `sh` is run, command by command. A block of Python or TOML is the content of the file that the paragraph
+A block of `sh` is run, line by line. A block of Python or TOML is the content of the file that the paragraph
 before it names last; Python without a file is run.
 """
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,11 +34,26 @@ def execute(language: str, content: str, file: str, *, folder: Path) -> None:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(content, encoding="utf-8")
     elif language == "sh":
-        run("sh", "-eu", "-c", content, folder=folder)
+        for line in content.splitlines():
+            execute_line(line, folder=folder)
     elif language == "python":
         run("python", "-c", content, folder=folder)
     else:
         raise ValueError(f"nobody knows what to do with a block of {language or 'no language'}: {content[:200]}")
+
+
+def execute_line(line: str, *, folder: Path) -> None:
+    """Run a line of a shell: one program, whose output may go to a file."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words = list(lexer)
+    file = words[-1] if words[-2:-1] == [">"] else ""
+    command = words[:-2] if file else words
+    if any(set(word) <= set(lexer.punctuation_chars) for word in command):
+        raise ValueError(f"a line is `PROGRAM ARGUMENT ...`, with or without `> FILE`, not {line!r}")
+    said = run(*command, folder=folder)
+    if file:
+        (folder / file).write_text(said, encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -65,6 +81,17 @@ def test_every_tutorial_has_commands_and_files() -> None:
 def test_step_that_fails_is_noticed(language: str, content: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError):
         execute(language, content, "", folder=tmp_path)
+
+
+@pytest.mark.parametrize("line", ["true && true", "true | true", "true; true", "true > a > b", "true &"])
+def test_line_of_more_than_a_program_is_refused(line: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a line is"):
+        execute("sh", line, "", folder=tmp_path)
+
+
+def test_output_goes_to_the_file_of_the_line(tmp_path: Path) -> None:
+    execute("sh", 'python -c "print(6 * 7)" > said.txt   # the answer', "", folder=tmp_path)
+    assert (tmp_path / "said.txt").read_text() == "42\n"
 
 
 def test_block_without_a_language_is_refused(tmp_path: Path) -> None:

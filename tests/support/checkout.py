@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.forked_children import run_module
+
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(sys.executable).parent
 # What the copy may change, and what it only reads.
@@ -27,10 +29,17 @@ def copy_checkout(folder: Path, *, types: bool) -> Path:
 
 
 def run(*command: str, folder: Path) -> str:
-    """Run a program of this environment in a folder, whose modules come first. Return what it said; it must succeed."""
+    """Run a program of this environment in a folder, whose modules come first. Return what it said; it must succeed.
+
+    `lethe` and `python -m MODULE` are forked from a process that has imported their libraries.
+    """
     paths = os.pathsep.join((str(PROGRAMS), os.environ["PATH"]))
     environment = os.environ | {"PYTHONPATH": str(folder), "PATH": paths}
-    program = [sys.executable, *command] if command[0] == "-m" else list(command)
-    ran = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    environment["PYTEST_ADDOPTS"] = "--assert=plain"  # pytest warns of a plug-in that is imported and not rewritten
+    words = {"lethe": ("-m", "lethe.cli.main", *command[1:]), "python": command[1:]}.get(command[0], command)
+    if words[0] == "-m":
+        ran = run_module(*words[1:], env=environment, cwd=folder)
+    else:
+        ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"
     return ran.stdout

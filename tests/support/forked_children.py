@@ -54,10 +54,15 @@ def run_code(code: str, *, standard_input: str = "", **environment: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "program_under_test.py").write_text(code, encoding="utf-8")
         variables = os.environ | environment | {"PYTHONPATH": folder}
-        done = _run([sys.executable, "-m", "program_under_test"], env=variables, standard_input=standard_input)
+        done = run_module("program_under_test", env=variables, standard_input=standard_input)
         if done.returncode:
             raise RuntimeError(f"the program ended with {done.returncode}: {done.stderr}")
         return str(done.stdout)
+
+
+def run_module(module: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run `python -m module arguments` to its end. options: `env`, `cwd`, `timeout` and `standard_input`, a text."""
+    return _run([sys.executable, "-m", module, *arguments], **options)
 
 
 class ForkedProcess:
@@ -141,6 +146,8 @@ def _become(
     module: str, arguments: Sequence[str], received: Mapping[int, int], environment: Mapping[str, str], folder: str
 ) -> None:
     _put_in_place(received)
+    for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
+        del sys.modules[name]  # a copy of the checkout has its own
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
@@ -155,6 +162,7 @@ def _run(
     *,
     timeout: float | None = None,
     env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
     standard_input: str = "",
     **_: Any,
 ) -> subprocess.CompletedProcess[str]:
@@ -163,7 +171,7 @@ def _run(
         given, out, err = (opened.enter_context(tempfile.TemporaryFile()) for _ in range(3))
         given.write(standard_input.encode())
         given.seek(0)
-        process = ForkedProcess(command, stdin=given, stdout=out, stderr=err, env=env)
+        process = ForkedProcess(command, stdin=given, stdout=out, stderr=err, env=env, cwd=cwd)
         status = process.wait(timeout)
         if status is None:
             process.kill()
