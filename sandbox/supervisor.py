@@ -107,7 +107,7 @@ class RunWatch:
                 for key, _ in selector.select(_TICK_S):
                     if key.fd == self._process.fd:
                         return None
-                    if not self._take(key.fd):
+                    if self._take(key.fd) == b"":
                         selector.unregister(key.fd)
                 if self._reader.is_over:
                     return None
@@ -133,13 +133,13 @@ class RunWatch:
             self._process.send(signal.SIGCONT)  # whoever stopped it: it would only wait for its end
         return reason
 
-    def _take(self, fd: int) -> bool:
-        """Read once; False when the pipe is closed on the other side."""
+    def _take(self, fd: int) -> bytes | None:
+        """Read once: bytes, none where the pipe is closed on the other side, or None where there are none now."""
         wanted = self._reader.wanted_bytes if fd == self._frame_fd else self._log_room()
         try:
             chunk = os.read(fd, min(_READ_BYTES, max(1, wanted)))
         except BlockingIOError:
-            return True
+            return None
         if fd == self._frame_fd:
             self._reader.feed(chunk)
             self._closed_at = time.monotonic() if not chunk else None
@@ -147,18 +147,14 @@ class RunWatch:
         else:
             self._log += chunk
             self._log_open = bool(chunk)
-        return bool(chunk)
+        return chunk
 
     def _drain(self) -> None:
         """Read what is left in the pipes when the run ended; with every writer dead this cannot go on for ever."""
-        while self._frame_open and not self._reader.is_over and self._take_now(self._frame_fd):
+        while self._frame_open and not self._reader.is_over and self._take(self._frame_fd):
             pass
-        while self._log_open and not self._log_is_full() and self._take_now(self._log_fd):
+        while self._log_open and not self._log_is_full() and self._take(self._log_fd):
             pass
-
-    def _take_now(self, fd: int) -> bool:
-        before = (self._reader.wanted_bytes, self._reader.state, len(self._log))
-        return self._take(fd) and before != (self._reader.wanted_bytes, self._reader.state, len(self._log))
 
     def _log_room(self) -> int:
         return self._policy.log_kib * 1024 + 1 - len(self._log)

@@ -1,6 +1,8 @@
 """The stream of checkpoints: whole models in any pieces, and nothing else."""
 
+import os
 import struct
+import subprocess
 
 import pytest
 from hypothesis import given
@@ -16,6 +18,9 @@ from sandbox.guest.frame_format import (
     encode_choice,
     encode_fault,
 )
+from sandbox.pidfd import ProcessHandle
+from sandbox.supervisor import RunWatch
+from tests.sandbox.conftest import TEST_POLICY
 
 HEADER = b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
 FILE_START = struct.pack("<Q", len(HEADER)) + HEADER
@@ -119,3 +124,19 @@ def test_no_bytes_make_it_hold_more_than_a_model(content: bytes) -> None:
     found, _ = reader()
     found.feed(content)
     assert found.wanted_bytes <= max(LAYOUT.frame_bytes + 8, 1 << 16, 4 << 20)
+
+
+def test_all_that_a_run_sent_is_read_though_it_has_ended() -> None:
+    found, models = reader()
+    pipes = [os.pipe(), os.pipe()]
+    for (_, end), content in zip(pipes, (sent(1, 2) + encode_choice([0, 1]), b"said"), strict=True):
+        os.write(end, content)
+        os.close(end)
+    with subprocess.Popen(["true"]) as process:
+        handle = ProcessHandle(process.pid)
+        handle.wait_for_death()
+        (frame, _), (log, _) = pipes
+        watch = RunWatch(handle, frame_fd=frame, log_fd=log, reader=found, policy=TEST_POLICY, group=None)
+        assert watch.watch().log == b"said"
+        handle.close()
+    assert (found.chosen, len(models)) == ((0, 1), 2)
