@@ -47,12 +47,12 @@ def evaluation_as_json(evaluation: MetricEvaluation, *, examples: bool = False) 
     }
 
 
-def comparison_as_json(comparison: "Comparison", *, examples: bool = False) -> JsonObject:
+def comparison_as_json(comparison: "Comparison") -> JsonObject:
     """Return several submissions with what describes them together."""
     return {
         "format": FORMAT,
         "submissions": {
-            name: evaluations_as_json(evaluations, examples=examples)["metrics"]
+            name: evaluations_as_json(evaluations, examples=False)["metrics"]
             for name, evaluations in comparison.evaluations.items()
         },
         "together": {name: result_as_json(result, examples=True) for name, result in comparison.together.items()},

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from lethe.metrics import Direction, Metric, MetricResult, Resampling, Side
+from lethe.metrics import Metric, MetricResult, Resampling, Side
 from lethe.metrics.core.registry import Need
 
 
@@ -17,12 +17,10 @@ def confidence_gap(unlearned: npt.ArrayLike, retrained: npt.ArrayLike) -> Metric
 
 
 METRIC = Metric(
-    id="confidence_gap",
     title="Gap of mean confidence",
     function=confidence_gap,
     needs={"unlearned": Need("forget_margins"), "retrained": Need("forget_margins", Side.RETRAINED)},
     unit="logit",
-    direction=Direction.LOWER,
     ideal=0.0,
     bounds=(0.0, float("inf")),
     per_example=True,

@@ -18,7 +18,6 @@ def new_metric(unlearned: Float64, retrained: Float64) -> MetricResult:
 
 
 METRIC = Metric(
-    id="new_metric",
     title="New metric",
     function=new_metric,
     needs={"unlearned": Need("forget_margins"), "retrained": Need("forget_margins", Side.RETRAINED)},

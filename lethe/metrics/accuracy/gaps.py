@@ -21,7 +21,6 @@ ACCURACY_GAP = Metric(
     function=gap_of_runs,
     needs=both_sides("forget_accuracy"),
     unit="share of the forget set",
-    direction=Direction.LOWER,
     ideal=0.0,
     resampling=Resampling.MODELS,
     source="Triantafillou et al. 2024 (2406.09073), question 4, figure 6",
@@ -46,12 +45,10 @@ def symmetric_percentage_error(first: npt.ArrayLike, second: npt.ArrayLike) -> F
 
 
 SAPE = Metric(
-    id="sape",
     title="Symmetric absolute percentage error (SAPE)",
     function=sape,
     needs=both_sides("forget_accuracy"),
     unit="percent",
-    direction=Direction.LOWER,
     ideal=0.0,
     resampling=Resampling.MODELS,
     bounds=(0.0, 100.0),
@@ -97,12 +94,10 @@ ACCURACY_NEEDS = {
 }
 
 AVERAGE_GAP = Metric(
-    id="average_gap",
     title="Average gap",
     function=average_gap,
     needs=ACCURACY_NEEDS,
     unit="percentage points",
-    direction=Direction.LOWER,
     ideal=0.0,
     bounds=(0.0, 100.0),
     resampling=Resampling.MODELS,
@@ -182,7 +177,6 @@ RETENTION_NEEDS = {part: Need(f"{part}_accuracy") for part in PARTS} | {
 }
 
 RETENTION = Metric(
-    id="retention",
     title="Retention of accuracy (RR, FR, TR)",
     function=retention,
     needs=RETENTION_NEEDS,
@@ -212,12 +206,10 @@ def retdev(**accuracies: Float64) -> MetricResult:
 
 
 RETDEV = Metric(
-    id="retdev",
     title="Retention deviation (RetDev)",
     function=retdev,
     needs=RETENTION_NEEDS,
     unit="sum of relative differences",
-    direction=Direction.LOWER,
     ideal=0.0,
     resampling=Resampling.MODELS,
     bounds=(0.0, float("inf")),

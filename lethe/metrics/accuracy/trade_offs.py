@@ -50,7 +50,6 @@ def tow_result(per_run: Float64) -> MetricResult:
 
 
 TOW = Metric(
-    id="tow",
     title="Tug of war",
     function=tow,
     needs=ACCURACY_NEEDS,
@@ -217,7 +216,6 @@ def harmonic_mean(first: Float64, second: Float64) -> Float64:
 
 
 MUBENCH_HARMONIC_MEAN = Metric(
-    id="mubench_harmonic_mean",
     title="MU-Bench harmonic mean",
     function=mubench_harmonic_mean,
     needs={

@@ -86,13 +86,13 @@ def _labels(size: int) -> Float64:
     return np.repeat(np.array([1.0, 0.0]), size)
 
 
-def fit_logistic(features: Float64, labels: Float64, *, penalty: float = 1.0) -> Float64:
+def fit_logistic(features: Float64, labels: Float64) -> Float64:
     """Return the weights and, last, the intercept of every model's logistic regression, (n_models, n_features + 1).
 
-    features: shape (n_models, n_examples, n_features). labels: shape (n_examples,), 0 or 1. penalty: C, the inverse
-    strength of the L2 penalty; the intercept is free.
+    features: shape (n_models, n_examples, n_features). labels: shape (n_examples,), 0 or 1. The L2 penalty has
+    C = 1; the intercept is free.
     """
-    return np.stack(in_threads(lambda rows: _fit(np.ascontiguousarray(rows), labels, 1.0 / penalty), features))
+    return np.stack(in_threads(lambda rows: _fit(np.ascontiguousarray(rows), labels, 1.0), features))
 
 
 @compiled

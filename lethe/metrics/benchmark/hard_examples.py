@@ -36,7 +36,6 @@ def hardness(epsilon: npt.ArrayLike, n_models: int) -> MetricResult:
 
 
 HARDNESS = Metric(
-    id="hardness",
     title="Hard examples",
     function=hardness,
     needs={"epsilon": Need("epsilon"), "n_models": Need("n_models", Side.SHARED)},
@@ -115,7 +114,6 @@ def _membership(values: Float64, places: int) -> Float64:
 
 
 EPSILON_CORRELATION = Metric(
-    id="epsilon_correlation",
     title="Correlation of epsilon between methods",
     function=epsilon_correlation,
     needs={"epsilon": Need("epsilon")},

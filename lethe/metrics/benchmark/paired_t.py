@@ -129,7 +129,6 @@ def miau_gradual(values: npt.ArrayLike) -> MetricResult:
 
 
 MIAU_GRADUAL = Metric(
-    id="miau_gradual",
     title="Gradual unlearning check",
     function=miau_gradual,
     needs={"values": Need("metric_per_run")},

@@ -50,10 +50,8 @@ def amenability(
 
 
 AMENABILITY = Metric(
-    id="amenability",
     title="Amenability of a training recipe",
     function=amenability,
-    needs={},
     unit="share of the plain recipe's gap",
     direction=Direction.HIGHER,
     scope=Scope.BENCHMARK,
@@ -97,10 +95,8 @@ def budget_strength(values: npt.ArrayLike, *, standard_errors: float = 2.0) -> M
 
 
 BUDGET_STRENGTH = Metric(
-    id="budget_strength",
     title="Strength of a test over budgets",
     function=budget_strength,
-    needs={},
     unit="steps",
     direction=Direction.HIGHER,
     defaults=BudgetParameters,
@@ -138,12 +134,9 @@ def deepunlearn_objective(
 
 
 DEEPUNLEARN_OBJECTIVE = Metric(
-    id="deepunlearn_objective",
     title="Tuning objective of Deep Unlearn",
     function=deepunlearn_objective,
-    needs={},
     unit="Euclidean norm",
-    direction=Direction.LOWER,
     ideal=0.0,
     scope=Scope.BENCHMARK,
     source="Cadet et al. 2024 (2410.01276), section 5.2",

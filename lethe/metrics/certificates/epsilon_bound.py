@@ -9,7 +9,7 @@ from pydantic import Field
 from scipy.stats import beta
 
 from lethe.metrics.core.arrays import Float64, Int64
-from lethe.metrics.core.registry import Direction, Metric, Parameters, both_sides
+from lethe.metrics.core.registry import Metric, Parameters, both_sides
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.core.run_order import drawn_order
 
@@ -252,13 +252,11 @@ def _largest(n_members: int, n_others: int, *, significance: float, delta: float
 
 
 METRIC = Metric(
-    id="epsilon_bound",
     title="Certified lower bound of epsilon",
     function=epsilon_bound,
     needs=both_sides("forget_margins"),
     fewest_models=4,
     unit="nats",
-    direction=Direction.LOWER,
     defaults=BoundParameters,
     per_example=True,
     bounds=(0.0, float("inf")),

@@ -12,7 +12,7 @@ from scipy.stats import binom
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Resampling
+from lethe.metrics.core.registry import Metric, Need, Parameters, Resampling
 from lethe.metrics.core.result import MetricResult
 
 MIN_NOISE, MAX_NOISE = 1e-3, 1e3
@@ -213,7 +213,6 @@ def _right_guesses(forget: Float64, test: Float64, n_each: int) -> npt.NDArray[n
 
 
 METRIC = Metric(
-    id="one_run_audit",
     title="One-run audit (f-DP)",
     function=one_run_audit,
     needs={
@@ -223,7 +222,6 @@ METRIC = Metric(
         "retrained_test": Need("test_loss", Side.RETRAINED),
     },
     unit="nats",
-    direction=Direction.LOWER,
     defaults=OneRunParameters,
     bounds=(0.0, float("inf")),
     resampling=Resampling.RUNS,

@@ -95,7 +95,6 @@ def _targeted(matrices: Int64, classes: tuple[int, ...]) -> tuple[Int64, Int64]:
 CONFUSION_NEEDS = {"unlearned": Need("confusion"), "retrained": Need("confusion", Side.RETRAINED)}
 
 TARGETED_ERROR = Metric(
-    id="targeted_error",
     title="Targeted error on the forget images (memorisation)",
     function=targeted_error,
     needs=CONFUSION_NEEDS,
@@ -166,7 +165,6 @@ def error_on(matrices: npt.NDArray[np.int64], classes: list[int]) -> Float64:
 
 
 IC_ERROR = Metric(
-    id="ic_error",
     title="Error on the classes under test",
     function=ic_error,
     needs=CONFUSION_NEEDS,

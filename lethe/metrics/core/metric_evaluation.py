@@ -180,7 +180,7 @@ def _interval(
         return None
     # the subject and its references are drawn apart even if they are one side, as models of two sides are
     rows = {
-        name: _is_subject(entry.needs[name])
+        name: (entry.needs[name].side == Side.UNLEARNED)
         for name, need in needs.items()
         if arrays[name] is not None and _has_model_rows(need)  # one that is not needed may be None
     }
@@ -193,10 +193,6 @@ def _interval(
         return entry.function(**chosen, **passed).value
 
     return interval_of_models(result.value, compute_metric, sizes=sizes, paired=entry.paired, **settings)
-
-
-def _is_subject(need: Need) -> bool:
-    return need.side == Side.UNLEARNED
 
 
 def _has_model_rows(need: Need) -> bool:

@@ -5,7 +5,7 @@ folder, or of one that an installed package names under the entry point `lethe.m
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache, lru_cache
@@ -113,10 +113,11 @@ def both_sides(array: str | Feature, *, retrained_optional: bool = False) -> dic
     return {"unlearned": Need(array), "retrained": Need(array, Side.RETRAINED, retrained_optional)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Metric:
     """A metric, with everything that a page, a command or a task needs to know about it.
 
+    id: by default the function's name.
     function: called with the arrays of `needs` by keyword, then with the parameters by keyword.
     paired: run i of the unlearned side belongs to retrained (and original) model i, and their numbers are equal.
     unequal_too: paired where the numbers of models are equal, and defined where they are not.
@@ -127,12 +128,12 @@ class Metric:
     n_resamples: replicates of the interval; fewer for metrics that are costly to compute again.
     """
 
-    id: str
     title: str
     function: Callable[..., MetricResult]
-    needs: Mapping[str, Need]
+    id: str = ""
+    needs: Mapping[str, Need] = field(default_factory=dict)
     unit: str
-    direction: Direction
+    direction: Direction = Direction.LOWER
     source: str
     formula: str
     paper_and_code: str = ""
@@ -147,6 +148,11 @@ class Metric:
     ideal: float | None = None
     bounds: tuple[float, float] = (float("-inf"), float("inf"))
     version: int = 1
+
+    def __post_init__(self) -> None:
+        """Take the function's name where no id is given."""
+        if not self.id:
+            object.__setattr__(self, "id", self.function.__name__)
 
     @property
     def levels(self) -> tuple[CaptureLevel, ...]:
@@ -252,7 +258,8 @@ def metric(metric_id: str) -> Metric:
 def _in_its_module(metric_id: str) -> Metric | None:
     """Return the metric from the module that has its id in its text: the other modules take a second to load."""
     for name in metric_modules():
-        if f'"{metric_id}"' in FOLDER.joinpath(*name.split(".")[2:]).with_suffix(".py").read_text("utf-8"):
+        text = FOLDER.joinpath(*name.split(".")[2:]).with_suffix(".py").read_text("utf-8")
+        if f'"{metric_id}"' in text or f"function={metric_id}," in text:
             for entry in metrics_of(import_module(name)):
                 if entry.id == metric_id:
                     return entry

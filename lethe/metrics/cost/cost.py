@@ -20,7 +20,6 @@ def rte(wall_time_s: Float64, retraining_time_s: float) -> MetricResult:
 
 
 RTE = Metric(
-    id="rte",
     title="Run time efficiency (RTE)",
     function=rte,
     needs={"wall_time_s": Need("wall_time_s"), "retraining_time_s": Need("retraining_time_s", Side.SHARED)},
@@ -65,12 +64,9 @@ def occupied_shards(n_shards: int, n_forgotten: int) -> Float64:
 
 
 ISOLATION_COST = Metric(
-    id="isolation_cost",
     title="Expected cost of shard-wise retraining",
     function=isolation_cost,
-    needs={},
     unit="shards",
-    direction=Direction.LOWER,
     scope=Scope.BENCHMARK,
     source="Goel et al. 2022 (2201.06640), appendix A",
     formula="E[Y] = P (1 - (1 - 1/P)^n); p(n) = 1 - sum_{j=1..P} (-1)^(j+1) C(P,j) (P - j)^n / P^n",

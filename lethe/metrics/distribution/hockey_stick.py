@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from lethe.metrics.core.arrays import Float64
-from lethe.metrics.core.registry import Direction, Metric, Parameters, Resampling, both_sides
+from lethe.metrics.core.registry import Metric, Parameters, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.distribution.kernels import Kernel, distances, kernel_values, median_bandwidth
 
@@ -77,13 +77,11 @@ def hockey_stick(
 
 
 METRIC = Metric(
-    id="hockey_stick",
     title="Hockey-stick divergence of runs",
     function=hockey_stick,
     needs=both_sides("forget_margins"),
     fewest_models=2,
     unit="probability",
-    direction=Direction.LOWER,
     defaults=HockeyStickParameters,
     bounds=(float("-inf"), 1.0),
     resampling=Resampling.MODELS,

@@ -12,7 +12,7 @@ from lethe.metrics.attacks.roc import roc_curve
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64, Int64
 from lethe.metrics.core.processors import one_blas_thread
-from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, both_sides
+from lethe.metrics.core.registry import Metric, Need, Parameters, both_sides
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.core.run_order import drawn_order
 
@@ -177,13 +177,11 @@ def _copies(u: Float64, r: Float64) -> tuple[str, ...]:
 
 
 METRIC = Metric(
-    id="joint_audit",
     title="Joint audit on the forget set",
     function=joint_audit,
     needs=both_sides("forget_margins"),
     fewest_models=2,
     unit="area under the ROC curve over runs",
-    direction=Direction.LOWER,
     defaults=JointAuditParameters,
     bounds=(0.0, 1.0),
     source="defined by Lethe",

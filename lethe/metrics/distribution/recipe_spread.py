@@ -211,7 +211,6 @@ def _labels(settings: Float64) -> list[Cell]:
 
 
 METRIC = Metric(
-    id="recipe_spread",
     title="Distance within harmless retraining",
     function=recipe_spread,
     needs={

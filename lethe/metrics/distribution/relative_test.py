@@ -202,7 +202,6 @@ def _table(found: Matrices, statistic: float) -> dict[str, float | None]:
 
 
 RELATIVE_TEST = Metric(
-    id="relative_test",
     title="Relative test: retrained or original",
     function=relative_test,
     fewest_models=2,
@@ -302,7 +301,6 @@ def _mean(values: Float64) -> float:
 
 
 RELATIVE_POSITION = Metric(
-    id="relative_position",
     title="Position between original and retrained",
     function=relative_position,
     needs={

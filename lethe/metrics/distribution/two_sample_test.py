@@ -159,7 +159,6 @@ def fused_statistics(pool: Float64, labels: Bool, *, n_bandwidths: int) -> tuple
 
 
 METRIC = Metric(
-    id="mmd_aggregated",
     title="Kernel two-sample test, many bandwidths",
     function=mmd_aggregated,
     needs=both_sides("forget_margins"),

@@ -8,7 +8,7 @@ from pydantic import Field
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.core.registry import Direction, Metric, Need, Parameters
+from lethe.metrics.core.registry import Metric, Need, Parameters
 from lethe.metrics.core.result import MetricResult
 
 PERCENTILES = (5, 25, 50, 75, 95, 100)
@@ -52,12 +52,10 @@ def largest_epsilon(n_models: int) -> int:
 
 
 METRIC = Metric(
-    id="epsilon_histogram",
     title="Epsilon per example",
     function=epsilon_histogram,
     needs={"epsilon": Need("epsilon"), "n_models": Need("n_models", Side.SHARED)},
     unit="nats (median)",
-    direction=Direction.LOWER,
     defaults=EpsilonHistogramParameters,
     per_example=True,
     ideal=0.0,

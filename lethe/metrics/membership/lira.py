@@ -10,7 +10,7 @@ from scipy.stats import norm
 from lethe.metrics.attacks.roc import roc_curve
 from lethe.metrics.core.arrays import Bool, Float64, real_array, require_same_examples
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.core.registry import Direction, Metric, Parameters, Scope
+from lethe.metrics.core.registry import Metric, Parameters, Scope
 from lethe.metrics.core.result import MetricResult
 
 _TINY = 1e-30
@@ -113,12 +113,9 @@ def _kept(values: npt.ArrayLike, scores: Float64, *, side: str) -> Bool:
 
 
 METRIC = Metric(
-    id="lira",
     title="LiRA",
     function=lira,
-    needs={},
     unit="area under the ROC curve",
-    direction=Direction.LOWER,
     ideal=0.5,
     defaults=LiraParameters,
     scope=Scope.BENCHMARK,

@@ -102,7 +102,6 @@ def _ratio(probability: Float64, out: Float64, offline_a: float) -> Float64:
 
 
 RMIA = Metric(
-    id="rmia",
     title="RMIA against retrained models",
     function=rmia,
     needs={
@@ -227,7 +226,6 @@ def _starts(original: Float64, n_runs: int) -> Float64:
 
 
 IAM = Metric(
-    id="iam",
     title="IAM unlearning score",
     function=iam,
     needs={
@@ -297,7 +295,6 @@ def gaussian_score(unlearned: Float64) -> MetricResult:
 
 
 GAUSSIAN_SCORE = Metric(
-    id="gaussian_score",
     title="Gaussian unlearning score",
     function=gaussian_score,
     needs={"unlearned": Need("noise_alignment")},

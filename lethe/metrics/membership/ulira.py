@@ -16,7 +16,7 @@ from lethe.metrics.attacks.roc import roc_curve
 from lethe.metrics.core.arrays import Bool, Float64, Int64, real_array
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.processors import in_threads
-from lethe.metrics.core.registry import Direction, Metric, Resampling, Scope, both_sides
+from lethe.metrics.core.registry import Metric, Resampling, Scope, both_sides
 from lethe.metrics.core.result import MetricResult
 
 
@@ -72,12 +72,9 @@ def checked_states(state: npt.ArrayLike, shape: tuple[int, ...]) -> Int64:
 
 
 ULIRA = Metric(
-    id="ulira",
     title="U-LiRA",
     function=ulira,
-    needs={},
     unit="accuracy",
-    direction=Direction.LOWER,
     ideal=0.5,
     defaults=DensityParameters,
     per_example=True,
@@ -110,12 +107,10 @@ def ulira_split(unlearned: Float64, retrained: Float64, *, density: Density = "n
 
 
 ULIRA_SPLIT = Metric(
-    id="ulira_split",
     title="U-LiRA on one split",
     function=ulira_split,
     needs=both_sides("forget_margins"),
     unit="accuracy",
-    direction=Direction.LOWER,
     ideal=0.5,
     defaults=DensityParameters,
     paired=True,
@@ -181,12 +176,9 @@ def _normal_density(x: Float64, sample: Bool) -> Float64:
 
 
 ULIRA_CORRECTNESS = Metric(
-    id="ulira_correctness",
     title="U-LiRA on correctness, as published",
     function=ulira_correctness,
-    needs={},
     unit="probability",
-    direction=Direction.LOWER,
     ideal=0.5,
     per_example=True,
     scope=Scope.BENCHMARK,
@@ -234,13 +226,11 @@ def _rate(unlearned: Float64, retrained: Float64) -> float:
 
 
 RULI = Metric(
-    id="ruli",
     title="RULI on one split",
     function=ruli,
     needs=both_sides("forget_margins"),
     fewest_models=2,
     unit="area under the ROC curve",
-    direction=Direction.LOWER,
     per_example=True,
     bounds=(0.0, 1.0),
     source="Naderloui et al. 2025 (2506.13009)",

@@ -133,7 +133,6 @@ def nomus(test_accuracy: Float64, attack_accuracy: Float64, *, weight: float = 0
 
 
 NOMUS = Metric(
-    id="nomus",
     title="NoMUS",
     function=nomus,
     needs={"test_accuracy": Need("test_accuracy"), "attack_accuracy": Need(LOSS_ATTACK)},
@@ -220,7 +219,6 @@ def _hits_of_model(forget: npt.NDArray[np.float64], test: npt.NDArray[np.float64
 HITS = Feature("loss_attack_hits", hits, ("forget_loss", "test_loss"), parameters=("n_folds", "seed"))
 
 CONSISTENT_UNFORGETTABILITY = Metric(
-    id="consistent_unforgettability",
     title="Consistent unforgettability",
     function=consistent_unforgettability,
     needs=both_sides(HITS),

@@ -8,7 +8,7 @@ from pydantic import Field
 from lethe.metrics.attacks.membership_features import entropies
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64, Int64
-from lethe.metrics.core.registry import Direction, Feature, Metric, Need, Parameters, Resampling, both_sides
+from lethe.metrics.core.registry import Feature, Metric, Need, Parameters, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
 
 RESOLUTION = 4000  # divides by the usual numbers of bins
@@ -59,7 +59,6 @@ def _shares(counts: Int64) -> Float64:
 _COUNTS = Feature("entropy counts", entropy_counts, ("forget_probabilities",))
 
 ENTROPY_HISTOGRAM = Metric(
-    id="entropy_histogram",
     title="Entropy on the forget set",
     function=entropy_histogram,
     needs={
@@ -68,7 +67,6 @@ ENTROPY_HISTOGRAM = Metric(
         "n_classes": Need("n_classes", Side.SHARED),
     },
     unit="KS statistic",
-    direction=Direction.LOWER,
     defaults=EntropyHistogramParameters,
     ideal=0.0,
     bounds=(0.0, 1.0),
@@ -136,12 +134,10 @@ def _densities(values: Float64, edges: Float64) -> Float64:
 
 
 OUTPUT_HISTOGRAMS = Metric(
-    id="output_histograms",
     title="Histograms of outputs",
     function=output_histograms,
     needs=both_sides("forget_margins"),
     unit="balanced accuracy",
-    direction=Direction.LOWER,
     defaults=OutputHistogramParameters,
     per_example=True,
     bounds=(0.5, 1.0),

@@ -7,7 +7,7 @@ from pydantic import Field
 from scipy.special import rel_entr
 
 from lethe.metrics.core.arrays import Float64, Int64
-from lethe.metrics.core.registry import Direction, Metric, Parameters, Resampling, both_sides
+from lethe.metrics.core.registry import Metric, Parameters, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
 
 SHOWN_PERCENTILE = 95
@@ -134,13 +134,11 @@ def _below(ordered: Float64, edges: Float64) -> Int64:
 
 
 KLOM = Metric(
-    id="klom",
     title="KLOM on the forget set",
     function=klom,
     needs=both_sides("forget_margins"),
     fewest_models=2,
     unit="nats (95th percentile over examples)",
-    direction=Direction.LOWER,
     defaults=KlomParameters,
     per_example=True,
     bounds=(0.0, float("inf")),

@@ -31,12 +31,10 @@ def mean_over_examples(values: Float64) -> MetricResult:
 
 
 ACTIVATION_L2 = Metric(
-    id="activation_l2",
     title="Activation distance",
     function=activation_l2,
     needs=both_sides("forget_probabilities"),
     unit="L2 distance",
-    direction=Direction.LOWER,
     paired=True,
     per_example=True,
     ideal=0.0,
@@ -106,12 +104,10 @@ def disagreement(unlearned: Float64, retrained: Float64) -> MetricResult:
 
 
 METRIC = Metric(
-    id="disagreement",
     title="Disagreement of predictions",
     function=disagreement,
     needs=both_sides("forget_logits"),
     unit="share of the forget set",
-    direction=Direction.LOWER,
     ideal=0.0,
     paired=True,
     per_example=True,

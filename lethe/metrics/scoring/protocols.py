@@ -11,7 +11,7 @@ from scipy.stats import t as student_t
 
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.arrays import Float64, Int64
-from lethe.metrics.scoring.attacks.family import DEFAULT_ATTACKS, DELTA, EPSILON_CAP, AttackFamily
+from lethe.metrics.scoring.attacks.family import DEFAULT_ATTACKS, AttackFamily
 from lethe.metrics.scoring.score import ModelOutputs, Score, score
 
 DEFAULT_POOL = 8
@@ -127,8 +127,6 @@ def score_experiments(
     plan: SetupPlan,
     *,
     attacks: AttackFamily = DEFAULT_ATTACKS,
-    delta: float = DELTA,
-    cap: float = EPSILON_CAP,
     seed: int = 0,
 ) -> Experiments:
     """Score every experiment of a plan on stored outputs and aggregate.
@@ -141,11 +139,7 @@ def score_experiments(
     scores = []
     for experiment in range(plan.n_experiments):
         runs, models = plan.models_of_experiment(experiment, seed=seed)
-        scores.append(
-            score(
-                _chosen(unlearned, runs), _chosen(retrained, models), attacks=attacks, delta=delta, cap=cap, seed=seed
-            )
-        )
+        scores.append(score(_chosen(unlearned, runs), _chosen(retrained, models), attacks=attacks, seed=seed))
     headline, interval = mean_with_interval(np.array([one.headline for one in scores]))
     quality, quality_interval = mean_with_interval(np.array([one.forgetting_quality for one in scores]))
     return Experiments(tuple(scores), headline, interval, quality, quality_interval)

@@ -27,10 +27,10 @@ def finite_losses(losses: npt.ArrayLike, name: str) -> Float64:
     return array
 
 
-def some_examples(losses: npt.ArrayLike, name: str, axis: int = -1) -> Float64:
+def some_examples(losses: npt.ArrayLike, name: str) -> Float64:
     """Return finite losses of at least one example. Raises InvalidMetricInput if there is none."""
     array = finite_losses(losses, name)
-    if array.ndim == 0 or array.shape[axis] == 0:
+    if array.ndim == 0 or array.shape[-1] == 0:
         raise InvalidMetricInput(f"`{name}` holds no example (shape {array.shape})", side=name)
     return array
 
@@ -152,7 +152,6 @@ def truth_ratio_prob_mean(answer_loss: npt.ArrayLike, wrong_loss: npt.ArrayLike)
 
 
 TRUTH_RATIO = Metric(
-    id="truth_ratio",
     title="Truth ratio",
     function=truth_ratio,
     needs={"answer_loss": Need("forget_paraphrased_loss"), "wrong_loss": Need("forget_wrong_loss")},
@@ -195,7 +194,6 @@ def answer_probability(answer_loss: npt.ArrayLike) -> MetricResult:
 
 
 ANSWER_PROBABILITY = Metric(
-    id="answer_probability",
     title="Answer probability",
     function=answer_probability,
     needs={"answer_loss": Need("forget_answer_loss")},

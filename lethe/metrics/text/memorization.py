@@ -70,7 +70,6 @@ def extraction_strength(token_correct: npt.ArrayLike, answer_tokens: npt.ArrayLi
 
 
 EXACT_MEMORIZATION = Metric(
-    id="exact_memorization",
     title="Exact memorisation",
     function=exact_memorization,
     needs={

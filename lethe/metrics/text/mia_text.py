@@ -222,7 +222,6 @@ def privacy_leakage(
 
 
 METRIC = Metric(
-    id="privacy_leakage",
     title="Privacy leakage",
     function=privacy_leakage,
     needs={

@@ -102,14 +102,6 @@ def _above_one(word: str) -> bool:
     return _measure(word) > 1
 
 
-def _has_vowel(word: str) -> bool:
-    return any(not _is_consonant(word, i) for i in range(len(word)))
-
-
-def _ends_in_double_consonant(word: str) -> bool:
-    return len(word) >= 2 and word[-1] == word[-2] and _is_consonant(word, len(word) - 1)
-
-
 def _ends_short(word: str) -> bool:
     """Say whether the word ends consonant, vowel, consonant (not w, x, y), or is vowel, consonant."""
     kinds = [_is_consonant(word, i) for i in range(len(word))]
@@ -140,7 +132,7 @@ def _past(word: str) -> str:
         return word[:-1] if _positive(word[:-3]) else word
     for suffix in ("ed", "ing"):
         rest = word.removesuffix(suffix)
-        if rest != word and _has_vowel(rest):
+        if rest != word and any(not _is_consonant(rest, i) for i in range(len(rest))):
             return _restored(rest)
     return word
 
@@ -148,7 +140,7 @@ def _past(word: str) -> str:
 def _restored(rest: str) -> str:
     if rest.endswith(("at", "bl", "iz")):
         return rest + "e"
-    if _ends_in_double_consonant(rest):
+    if len(rest) >= 2 and rest[-1] == rest[-2] and _is_consonant(rest, len(rest) - 1):
         return rest if rest[-1] in "lsz" else rest[:-1]
     return rest + "e" if _measure(rest) == 1 and _ends_short(rest) else rest
 

@@ -82,7 +82,6 @@ def _log_p_by_run(unlearned: Float64, retrained: Float64) -> Float64:
 
 
 FORGET_QUALITY = Metric(
-    id="forget_quality",
     title="Forget quality",
     function=forget_quality,
     needs={
@@ -165,7 +164,6 @@ def _runs(stacked: Arrays) -> list[Arrays]:
 
 
 MODEL_UTILITY = Metric(
-    id="model_utility",
     title="Model utility",
     function=model_utility,
     needs={f"{name}_{array}": Need(f"{name}_{array}") for name in UTILITY_SETS for array in UTILITY_ARRAYS},

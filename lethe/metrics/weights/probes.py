@@ -77,7 +77,6 @@ def _cells(values: Float64) -> list[Cell]:
 
 
 ROBUSTNESS = Metric(
-    id="robustness",
     title="Knowledge after the worst attack",
     function=robustness,
     needs={
@@ -135,7 +134,6 @@ def _within(epochs: Float64, max_epochs: int) -> Float64:
 
 
 RELEARN_TIME = Metric(
-    id="relearn_time",
     title="Relearn time",
     function=relearn_time,
     needs=both_sides("relearn_epochs"),
@@ -171,7 +169,6 @@ def residual_knowledge(unlearned: Float64, retrained: Float64, radii: Float64) -
 
 
 RESIDUAL_KNOWLEDGE = Metric(
-    id="residual_knowledge",
     title="Residual knowledge",
     function=residual_knowledge,
     needs={
