@@ -112,15 +112,15 @@ def _of_modules(modules: "Sequence[nn.Module]", evaluator: Any, track: Any) -> "
     return outputs
 
 
-def tracked(items: Sequence[T], *, progress: bool | None, what: str = "evaluating") -> Iterable[T]:
+def tracked(items: Sequence[T], *, progress: bool | None) -> Iterable[T]:
     """Return the items, with a bar on standard error. progress: None shows it where somebody looks on."""
-    return _with_bar(items, what) if _shown(progress) else items
+    return _with_bar(items) if _shown(progress) else items
 
 
-def _with_bar(items: Sequence[T], what: str) -> Iterator[T]:
+def _with_bar(items: Sequence[T]) -> Iterator[T]:
     from rich.progress import track
 
-    yield from track(items, description=what, console=_console())
+    yield from track(items, description="evaluating", console=_console())
 
 
 @contextmanager

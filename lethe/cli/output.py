@@ -80,10 +80,10 @@ def _width_with_whole_numbers(columns: Sequence[str], rows: Sequence[Sequence[ob
     return sum(stay) + 2 * (len(stay) - 1)
 
 
-def print_rows(found: Iterable[Any], columns: Mapping[str, Column], *, empty: str, title: str = "") -> None:
+def print_rows(found: Iterable[Any], columns: Mapping[str, Column], *, empty: str) -> None:
     """Print JSON objects as a table. columns: by heading a key, or what makes the cell; `..._at` is a timestamp."""
     rows = ([_cell(row, column) for column in columns.values()] for row in found)
-    print_table(title, list(columns), rows, empty=empty)
+    print_table("", list(columns), rows, empty=empty)
 
 
 def _cell(row: Any, column: Column) -> object:

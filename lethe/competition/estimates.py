@@ -19,19 +19,13 @@ def arithmetic_seconds(operations: float, recipe: Training, *, n_images: int, de
     return BACKWARD * operations * n_images * recipe.epochs / RATES[device]
 
 
-def retraining_seconds(operations: float, recipe: Training, *, n_images: int, device: str = "cpu") -> float:
-    """Return about how long one model trains, its steps' own time included."""
-    return _with_steps(STEP_S, operations, recipe, n_images=n_images, device=device)
+def retraining_seconds(operations: float, recipe: Training, *, n_images: int, step_s: float = STEP_S) -> float:
+    """Return about how long one model trains on the CPU, its steps' own time included.
 
-
-def fastest_retraining_seconds(operations: float, recipe: Training, *, n_images: int, device: str = "cpu") -> float:
-    """Return about how long the exact recipe takes at least, in any code: arithmetic, and little for a step."""
-    return _with_steps(FASTEST_STEP_S, operations, recipe, n_images=n_images, device=device)
-
-
-def _with_steps(step_s: float, operations: float, recipe: Training, *, n_images: int, device: str) -> float:
+    With FASTEST_STEP_S: how long the exact recipe takes at least, in any code.
+    """
     steps = recipe.epochs * -(-n_images // recipe.batch_size)
-    return steps * step_s + arithmetic_seconds(operations, recipe, n_images=n_images, device=device)
+    return steps * step_s + arithmetic_seconds(operations, recipe, n_images=n_images)
 
 
 def mlp_operations(shape: Shape, n_classes: int, hidden: Sequence[int] = (64,)) -> int:

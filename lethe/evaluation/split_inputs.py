@@ -82,7 +82,6 @@ def with_unlearned(
     unlearned: Mapping[str, NDArray[Any]],
     *,
     scored_by: Scoring,
-    attack_seed: int = OFFLINE_SEED,
     probed: Mapping[str, NDArray[Any]] | None = None,
 ) -> Inputs:
     """Return the arrays of unlearned models beside those of the references; what these compute is shared.
@@ -91,7 +90,7 @@ def with_unlearned(
     """
     retrained = {"confidences": references.array(Side.RETRAINED, "confidences")}
     arrays = dict(unlearned)
-    epsilon = _epsilon(arrays, retrained, scored_by, attack_seed)
+    epsilon = _epsilon(arrays, retrained, scored_by, OFFLINE_SEED)
     return references.with_unlearned(arrays | epsilon | dict(probed or {}))
 
 

@@ -114,7 +114,7 @@ def load_language_model(
             _require_all_weights(base, report)
         if adapter is not None:
             network = _with_adapter(network, adapter)
-        with_tokenizer = _tokenizer_folder(base, adapter)
+        with_tokenizer = adapter if adapter is not None and (adapter / "tokenizer_config.json").exists() else base
         tokenizer = load_transformers_tokenizer(with_tokenizer, **_gguf(with_tokenizer))
     except (OSError, ImportError, ValueError, TypeError, KeyError, RuntimeError, SafetensorError) as error:
         raise InvalidModelFolder(f"{folder} cannot be loaded as a causal language model: {error}") from error
@@ -265,10 +265,6 @@ def _with_adapter(network: Any, adapter: Path) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # peft reads a property that transformers renamed
         return PeftModel.from_pretrained(network, adapter, local_files_only=True).merge_and_unload()
-
-
-def _tokenizer_folder(base: Path, adapter: Path | None) -> Path:
-    return adapter if adapter is not None and (adapter / "tokenizer_config.json").exists() else base
 
 
 def _read_json(path: Path) -> dict[str, Any]:

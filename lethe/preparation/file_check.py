@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lethe.competition.estimates import fastest_retraining_seconds, retraining_seconds
+from lethe.competition.estimates import FASTEST_STEP_S, retraining_seconds
 from lethe.competition.file import CompetitionFile
 from lethe.competition.network_size import MAX_PARAMETERS
 from lethe.competition.visibility import Visibility
@@ -79,7 +79,7 @@ def check_data(competition: CompetitionFile) -> DataCheck:
         sizes,
         dataset.class_names,
         retraining_seconds(operations, competition.training, n_images=n_retain),
-        fastest_retraining_seconds(operations, competition.training, n_images=n_retain),
+        retraining_seconds(operations, competition.training, n_images=n_retain, step_s=FASTEST_STEP_S),
         parameters,
         (*dataset.notes, *_notes_on_labels(dataset), *_notes_on_size(parameters)),
     )

@@ -15,12 +15,10 @@ from lethe.benchmark.split_ranking import same_task_cells
 from lethe.benchmark.tuned_methods import TUNED
 from lethe.errors import InvalidInput
 from lethe.metrics.benchmark.rankings import pareto_frontier
-from lethe.reports.benchmark_tables import epsilon_by_method
+from lethe.reports.benchmark_tables import epsilon_by_method, epsilon_clip
 from lethe.reports.comparable_methods import left_out
 from lethe.reports.split_ranking_table import mean_ranks, probable_ranks, ranked_over_splits
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -161,8 +159,7 @@ def _hardness(axes: "Axes", content: Content, results: BenchmarkResults, cell: s
     if not epsilon:
         axes.text(0.5, 0.5, "no epsilon is stored", ha="center")
         return
-    clip = np.ceil(np.log(max(2, int(content["n_models"]) - 1)))
-    mean = np.sort(np.minimum(np.stack(list(epsilon.values())), clip).mean(axis=0))[::-1]
+    mean = np.sort(np.minimum(np.stack(list(epsilon.values())), epsilon_clip(content)).mean(axis=0))[::-1]
     axes.bar(range(len(mean)), mean, width=1.0)
     axes.set_xlabel("forget examples, hardest first")
     axes.set_ylabel("mean epsilon over methods, nats")

@@ -9,14 +9,14 @@ from typing import Any
 from lethe.reports.benchmark_figures import as_svg, draw, fitting_kinds
 from lethe.reports.benchmark_tables import benchmark_tables
 from lethe.reports.published_page import published_page
-from lethe.reports.table import Table
+from lethe.reports.table import Table, html_table
 
 Content = Mapping[str, Any]
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a }
 table { border-collapse: collapse; font-size: 13px; margin: .5rem 0 1.5rem } .wide { overflow-x: auto }
 th, td { padding: .2rem .6rem; border-bottom: 1px solid #ddd; text-align: right; white-space: nowrap }
-th:first-child, td:first-child { text-align: left } caption { text-align: left; font-weight: 600; padding: .3rem 0 }
+th:first-child, td:first-child { text-align: left }
 pre { background: #f5f5f5; padding: .8rem; overflow-x: auto; font-size: 12px } svg { max-width: 100%; height: auto }
 """
 
@@ -72,12 +72,8 @@ def _sections(content: Content) -> Iterator[str]:
 
 
 def _table(table: Table) -> str:
-    head = "".join(f"<th>{escape(column.name)}</th>" for column in table.columns)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in table.shown(row)) + "</tr>" for row in table.rows
-    )
-    caption = escape(table.title)
-    return f'<div class="wide"><table><caption>{caption}</caption><tr>{head}</tr>{rows}</table></div>'
+    shown = html_table([column.name for column in table.columns], map(table.shown, table.rows))
+    return f'<div class="wide"><h3>{escape(table.title)}</h3>{shown}</div>'
 
 
 def _remarks(content: Content) -> Iterator[str]:

@@ -114,13 +114,11 @@ def untrained(network: Mapping[str, Any], seed: int) -> nn.Module:
         return build(network)
 
 
-def train_model(job: Job, seed: int, *, on_epoch: OnEpoch | None = None) -> State:
+def train_model(job: Job, seed: int) -> State:
     """Return the state_dict of one trained model."""
     training = job.start(seed)
     while training.epoch < job.recipe.epochs:
         training.run_epoch()
-        if on_epoch:
-            on_epoch(1)
     return training.state()
 
 

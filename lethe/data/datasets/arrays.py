@@ -107,7 +107,7 @@ def open_femnist(options: Mapping[str, Any]) -> ImageDataset:
     paths = [
         path
         for path in visible_files(need(parsed.root, "LEAF's all_data_*.json of FEMNIST"))
-        if _is_part(path, parsed.root)
+        if path.parent == parsed.root and path.suffix.lower() == ".json"
     ]
     if not paths:
         raise InvalidDataset(f"{parsed.root} has no *.json. Put there: LEAF's all_data_*.json of FEMNIST")
@@ -125,10 +125,6 @@ def open_femnist(options: Mapping[str, Any]) -> ImageDataset:
         drawn.sort()
         all_images, all_labels, persons = all_images[drawn], all_labels[drawn], persons[drawn]
     return ImageDataset(images=all_images, labels=all_labels, persons=persons, n_classes=62, input_scale=1 / 255)
-
-
-def _is_part(path: Path, root: Path) -> bool:
-    return path.parent == root and path.suffix.lower() == ".json"
 
 
 def _leaf_users(path: Path) -> list[tuple[str, NDArray[np.uint8], NDArray[np.int64]]]:
