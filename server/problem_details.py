@@ -124,7 +124,7 @@ def as_app_error(error: Exception) -> AppError:
     if isinstance(error, AppError):
         return error
     if isinstance(error, RequestValidationError):
-        return InvalidInput.from_violations(_violations(error), source="request")
+        return InvalidInput.from_violations(tuple(_violation(item) for item in error.errors()), source="request")
     return HostFault("The database does not answer; try again shortly", retry_after_s=RETRY_AFTER_FAULT_S)
 
 
@@ -253,10 +253,6 @@ def _wants_page(request: Request) -> bool:
     """A person's browser, outside the API, is answered with a page where the application has one."""
     is_page = not request.url.path.startswith("/api/") and "text/html" in request.headers.get("accept", "")
     return is_page and hasattr(request.app.state, "error_page")
-
-
-def _violations(error: RequestValidationError) -> tuple[Violation, ...]:
-    return tuple(_violation(item) for item in error.errors())
 
 
 def _violation(item: Mapping[str, Any]) -> Violation:

@@ -179,7 +179,7 @@ def _write(
 ) -> None:
     tasks = competitions.tasks(session, competition)
     withheld = data_card.seeds_withheld(session, competition, wanted=seeds, at=archive.at)
-    boards = _all_boards(session, competition, tasks)
+    boards = [board for each in (competition, *tasks) for board in _boards_of(session, each)]
     content: dict[str, Any] = {
         "boards": boards,
         "entries": add_entries(session, storage, settings, competition, boards=boards, archive=archive),
@@ -196,11 +196,6 @@ def _write(
     sums = "".join(f"{entry['sha256']}  {name}\n" for name, entry in sorted(archive.entries.items()))
     archive.add("SHA256SUMS", [sums.encode()], compress=True)
     _sign(settings, competition, archive)
-
-
-def _all_boards(session: Session, competition: Competition, tasks: Sequence[Competition]) -> list[dict[str, Any]]:
-    """Return every board as everybody may see it, also of phases: the competition's own before those of its tasks."""
-    return [board for each in (competition, *tasks) for board in _boards_of(session, each)]
 
 
 def _boards_of(session: Session, competition: Competition) -> Iterator[dict[str, Any]]:

@@ -61,7 +61,7 @@ def measure_capacity(
     return Capacity(
         workers=len(present),
         runs_per_hour=pace * len(present) if pace is not None else None,
-        waits=Waits(*(_percentile(waited, share) for share in (0.5, 0.9, 0.99))) if waited else None,
+        waits=Waits(*(waited[max(0, ceil(share * len(waited)) - 1)] for share in (0.5, 0.9, 0.99))) if waited else None,
     )
 
 
@@ -101,7 +101,3 @@ def _expected_finals(session: Session, most: Mapping[str, int]) -> dict[str, int
     for competition_id, scored in dashboard_repository.scored_by_team(session, list(most)):
         expected[competition_id] += min(scored, most[competition_id])
     return dict(expected)
-
-
-def _percentile(ordered: Sequence[float], share: float) -> float:
-    return ordered[max(0, ceil(share * len(ordered)) - 1)]

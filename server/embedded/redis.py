@@ -196,7 +196,7 @@ def _launch(folder: Path, socket: Path) -> subprocess.Popen[bytes]:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={},  # no secret of ours in its environment
-                preexec_fn=die_with_parent() if _is_main_thread() else None,  # noqa: PLW1509 (it only calls prctl)
+                preexec_fn=die_with_parent() if (threading.current_thread() is threading.main_thread()) else None,  # noqa: PLW1509 (it only calls prctl)
                 start_new_session=True,  # Ctrl-C reaches the parent alone, which stops its children in order
             )
     except OSError as error:
@@ -213,11 +213,6 @@ def die_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], Non
             os._exit(1)
 
     return die_with_it
-
-
-def _is_main_thread() -> bool:
-    """The kernel looks at the thread that starts a process, and others end before their process does."""
-    return threading.current_thread() is threading.main_thread()
 
 
 def _client(socket: Path, *, timeout_s: float) -> redis.Redis:

@@ -88,7 +88,7 @@ def epsilon_correlations(epsilons: Mapping[str, Float64]) -> Matrix | None:
     except InvalidMetricInput:
         return None
     matrix = found.arrays["correlation"]
-    return Matrix(list(epsilons), [[_finite(value) for value in row] for row in matrix])
+    return Matrix(list(epsilons), [[(float(value) if np.isfinite(value) else None) for value in row] for row in matrix])
 
 
 def hard_examples(epsilons: Mapping[str, Float64], *, n_models: int) -> list[HardExample]:
@@ -130,10 +130,6 @@ def on_frontier(losses: Sequence[Sequence[float]], errors: Sequence[Sequence[flo
 def standard_error(low: float | None, high: float | None) -> float:
     """Return what a 95 % interval says of the noise; 0 without one."""
     return 0.0 if low is None or high is None else (high - low) / (2 * NORMAL_QUANTILE_95)
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
 
 
 MAX_COMPARED = 12

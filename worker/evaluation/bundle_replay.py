@@ -115,7 +115,7 @@ def replay(published: Published, folder: Path, split_dir: Path, *, backend: str,
             outputs.append(found)
             seconds.append(time.monotonic() - started)
             again.runs += 1
-    again.score = _score(published, split_dir, _joined(outputs, seconds))
+    again.score = _score(published, split_dir, ShardOutputs.of_runs(outputs, wall_time_s=np.array(seconds)))
     return again
 
 
@@ -158,10 +158,6 @@ def _one_run(
         if end.weights is None:
             return end.failure.message if end.failure else "it gave no weights"
         return evaluator.evaluate(end.weights, integer_buffers=numbers)
-
-
-def _joined(outputs: list[RunOutputs], seconds: list[float]) -> ShardOutputs:
-    return ShardOutputs.of_runs(outputs, wall_time_s=np.array(seconds))
 
 
 def _score(published: Published, split_dir: Path, outputs: ShardOutputs) -> float:
