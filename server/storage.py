@@ -56,23 +56,17 @@ class Storage:
     def write(self, key: str, data: bytes) -> str:
         """Store `data` under `key`. Return its SHA-256. Raises HostFault if the storage does not take it."""
         path = self._path(key)
-        try:
+        with _silence_is_a_fault(f"take {key}"):
             if self.is_local:
                 _write_local(Path(path), data)
             else:
                 self._filesystem.pipe_file(path, data)
-        except _failures() as error:
-            raise HostFault(f"storage did not take {key}: {_error_text(error)}") from error
         return hashlib.sha256(data).hexdigest()
 
     def read(self, key: str) -> bytes:
         """Return what lies under `key`. Raises NotFound, or HostFault if the storage does not answer."""
-        try:
+        with _reading(key):
             return bytes(self._filesystem.cat_file(self._path(key)))
-        except FileNotFoundError as error:
-            raise NotFound(f"storage holds no {key}") from error
-        except _failures() as error:
-            raise HostFault(f"storage did not give {key}: {_error_text(error)}") from error
 
     def read_verified(self, key: str, sha256: str) -> bytes:
         """Return what lies under `key` after comparing its hash. Raises DamagedFile if it differs, also once more."""
@@ -120,27 +114,19 @@ class Storage:
 
     def download(self, key: str, path: Path) -> None:
         """Write what lies under `key` to a file of this host. Raises NotFound or HostFault."""
-        try:
-            self._filesystem.get_file(self._path(key), str(path))
-        except FileNotFoundError as error:
-            raise NotFound(f"storage holds no {key}") from error
-        except OSError as error:
-            if error.errno in FULL:
+        with _reading(key):
+            try:
+                self._filesystem.get_file(self._path(key), str(path))
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
                 raise HostFault(f"the disk of {path.parent} on this host is full: {key} was not fetched") from error
-            raise HostFault(f"storage did not give {key}: {_error_text(error)}") from error
-        except _failures() as error:
-            raise HostFault(f"storage did not give {key}: {_error_text(error)}") from error
 
     def chunks(self, key: str) -> Iterator[bytes]:
         """Return what lies under `key` piece by piece. Raises NotFound or HostFault, at the first piece or later."""
-        try:
-            with self._filesystem.open(self._path(key), "rb", block_size=8 * CHUNK) as file:
-                while chunk := file.read(CHUNK):
-                    yield chunk
-        except FileNotFoundError as error:
-            raise NotFound(f"storage holds no {key}") from error
-        except _failures() as error:
-            raise HostFault(f"storage did not give {key}: {_error_text(error)}") from error
+        with _reading(key), self._filesystem.open(self._path(key), "rb", block_size=8 * CHUNK) as file:
+            while chunk := file.read(CHUNK):
+                yield chunk
 
     def upload(self, path: Path, key: str) -> None:
         """Store a file of this host under `key`. Raises HostFault."""
@@ -151,11 +137,11 @@ class Storage:
         """Store what an open file holds from its beginning, piece by piece. Raises HostFault."""
         path = self._path(key)
         file.seek(0)
-        try:
-            with _written_whole(Path(path)) if self.is_local else self._filesystem.open(path, "wb") as target:
-                shutil.copyfileobj(file, target, CHUNK)
-        except _failures() as error:
-            raise HostFault(f"storage did not take {key}: {_error_text(error)}") from error
+        with (
+            _silence_is_a_fault(f"take {key}"),
+            _written_whole(Path(path)) if self.is_local else self._filesystem.open(path, "wb") as target,
+        ):
+            shutil.copyfileobj(file, target, CHUNK)
 
     def signed_url(self, key: str, *, expires_s: int) -> str | None:
         """Return an address at which anyone may read `key` for a while, None where the storage cannot give one."""
@@ -212,6 +198,15 @@ def _silence_is_a_fault(asked: str) -> Iterator[None]:
         yield
     except _failures() as error:
         raise HostFault(f"storage did not {asked}: {_error_text(error)}") from error
+
+
+@contextmanager
+def _reading(key: str) -> Iterator[None]:
+    with _silence_is_a_fault(f"give {key}"):
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise NotFound(f"storage holds no {key}") from error
 
 
 @lru_cache

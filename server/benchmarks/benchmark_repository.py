@@ -21,8 +21,7 @@ def by_slug(session: Session, slug: str) -> Benchmark | None:
 
 def locked(session: Session, benchmark_id: str) -> Benchmark:
     """Return the benchmark as it is now, its row locked until the transaction ends."""
-    statement = select(Benchmark).where(Benchmark.id == benchmark_id).with_for_update()
-    return session.scalars(statement.execution_options(populate_existing=True)).one()
+    return session.get_one(Benchmark, benchmark_id, with_for_update=True, populate_existing=True)
 
 
 def everything(session: Session) -> Sequence[Benchmark]:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from lethe.cli.output import Terminal
+from server.cli.instance_commands import instance_session
 
 console = Terminal()
 
@@ -28,11 +29,9 @@ def create_admin(
     An account that is there becomes an administrator and keeps its password.
     """
     from server.accounts import password_reset
-    from server.db import Database
-    from server.private_files import instance_settings
 
     password = sys.stdin.readline().rstrip("\n") if password_stdin else None
-    with Database(instance_settings().resolved_database_url) as database, database.write() as session:
+    with instance_session() as session:
         made = password_reset.create(session, name=name, email=email, password=password)
     console.print(f"{made.name} is an administrator{' now' if made.existed else ''}.", highlight=False)
     if made.link:
@@ -43,10 +42,8 @@ def create_admin(
 def reset_password(name: Annotated[str, typer.Argument(help="The account's name.")]) -> None:
     """Print a link with which a person sets a new password. It works once, within a day; for the server's machine."""
     from server.accounts import accounts, password_reset
-    from server.db import Database
-    from server.private_files import instance_settings
 
-    with Database(instance_settings().resolved_database_url) as database, database.write() as session:
+    with instance_session() as session:
         account = accounts.find(session, name)
         issued = password_reset.issue(session, account, actor=None, lifetime=password_reset.BY_ADMINISTRATOR)
     console.print(issued.link, markup=False, highlight=False, soft_wrap=True)
@@ -56,10 +53,8 @@ def reset_password(name: Annotated[str, typer.Argument(help="The account's name.
 def reset_second_factor(name: Annotated[str, typer.Argument(help="The account's name.")]) -> None:
     """Switch off the second factor of a person who lost it and the recovery codes; for the server's machine."""
     from server.accounts import accounts, second_factor
-    from server.db import Database
-    from server.private_files import instance_settings
 
-    with Database(instance_settings().resolved_database_url) as database, database.write() as session:
+    with instance_session() as session:
         account = accounts.find(session, name)
         second_factor.switch_off(session, account, actor=None, reason="reset on the server's machine")
     console.print(f"{account.name} logs in with the password alone now.", highlight=False)

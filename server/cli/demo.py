@@ -6,7 +6,7 @@ Everything a participant does is done over HTTP, as a participant would.
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -106,7 +106,7 @@ def _hold(settings: Settings, instance: RunningInstance, stages: Stages, *, wait
             _compete(clients, organiser, progress)
         if wait_for_baselines:
             with stages.stage(BASELINES):
-                _wait_for_baselines(organiser, progress)
+                _wait_for_ends(lambda: _baselines(organiser), progress, BASELINES)
         left = sum(found is None or found["stage"] not in ENDS for found in _baselines(organiser).values())
         runs = organiser.competition(SLUG)["runs"]
         return organiser.leaderboard(SLUG) | {"runs": runs, "baselines_left": left}
@@ -150,19 +150,18 @@ def _compete(clients: Mapping[Entrant, LetheClient], organiser: LetheClient, pro
     for entrant, client in clients.items():
         with client:
             sent[entrant.team] = _submitted(client, entrant)
-    while True:
+
+    def known() -> dict[str, JsonObject | None]:
         rows = {row["id"]: row for row in organiser.get(f"/competitions/{SLUG}/all-submissions")}
-        known = {team: rows.get(submission_id) for team, submission_id in sent.items()}
-        progress.show(EVALUATE, *_so_far(known))
-        if all(submission is not None and submission["stage"] in ENDS for submission in known.values()):
-            break
-        time.sleep(LOOK_EVERY_S)
+        return {team: rows.get(submission_id) for team, submission_id in sent.items()}
+
+    _wait_for_ends(known, progress, EVALUATE)
 
 
-def _wait_for_baselines(organiser: LetheClient, progress: OverallProgress) -> None:
+def _wait_for_ends(look: Callable[[], dict[str, JsonObject | None]], progress: OverallProgress, step: str) -> None:
     while True:
-        known = _baselines(organiser)
-        progress.show(BASELINES, *_so_far(known))
+        known = look()
+        progress.show(step, *_so_far(known))
         if all(submission is not None and submission["stage"] in ENDS for submission in known.values()):
             break
         time.sleep(LOOK_EVERY_S)

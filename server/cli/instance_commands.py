@@ -1,10 +1,15 @@
 """`lethe demo`, `lethe up`, `lethe close`: an instance on this machine."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
 
 HOME_HELP = "The instance lives in LETHE_HOME (default: ~/.lethe)."
 Home = Annotated[
@@ -68,3 +73,13 @@ def set_environment(**given: Path | str | int | None) -> None:
     for name, value in given.items():
         if value is not None:
             os.environ[f"LETHE_{name.upper()}"] = str(value.absolute() if isinstance(value, Path) else value)
+
+
+@contextmanager
+def instance_session() -> "Iterator[Session]":
+    """Open a session on this machine's instance, committed at its end."""
+    from server.db import Database
+    from server.private_files import instance_settings
+
+    with Database(instance_settings().resolved_database_url) as database, database.write() as session:
+        yield session

@@ -7,6 +7,7 @@ import typer
 from rich.table import Table
 
 from lethe.cli.output import Terminal
+from server.cli.instance_commands import instance_session
 
 if TYPE_CHECKING:
     from server.last_times import Upkeep
@@ -150,10 +151,8 @@ def scheduled_backup(
 def _note(*done: "Upkeep") -> None:
     """Note what was done, for the alert on its age."""
     from server import last_times
-    from server.db import Database
-    from server.private_files import instance_settings
 
-    with Database(instance_settings().resolved_database_url) as database, database.write() as session:
+    with instance_session() as session:
         for what in done:
             last_times.note(session, what)
 

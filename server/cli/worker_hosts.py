@@ -1,16 +1,12 @@
 """`lethe workers`, `lethe cordon`, `lethe uncordon`: which hosts take work, on the server's own machine."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from lethe.cli.output import Terminal
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
+from server.cli.instance_commands import instance_session
 
 console = Terminal()
 Host = Annotated[str, typer.Argument(help="The host, as `lethe workers` names it.")]
@@ -22,21 +18,12 @@ def register_commands(app: typer.Typer) -> None:
     app.command()(uncordon)
 
 
-@contextmanager
-def _session() -> "Iterator[Session]":
-    from server.db import Database
-    from server.private_files import instance_settings
-
-    with Database(instance_settings().resolved_database_url) as database, database.write() as session:
-        yield session
-
-
 def workers() -> None:
     """List the instance's own workers: host, state, reason, and last report."""
     from server.worker_facts import host_of
     from server.workers import registration, worker_repository
 
-    with _session() as session:
+    with instance_session() as session:
         cordoned = {row.host: row.reason for row in registration.hosts(session)}
         table = Table("worker", "host", "state", "why", "seen (UTC)", box=None)
         for row in worker_repository.own_workers(session):
@@ -56,7 +43,7 @@ def cordon(
     """Cordon a host: its workers take no new work."""
     from server.workers import registration
 
-    with _session() as session:
+    with instance_session() as session:
         taken = registration.cordon(session, host, why=reason, actor=None, drain=drain)
     console.print(f"{host} takes no new work." + (f" Shards returned to the queue: {taken}." if drain else ""))
 
@@ -65,6 +52,6 @@ def uncordon(host: Host) -> None:
     """Uncordon a host: its workers take work again."""
     from server.workers import registration
 
-    with _session() as session:
+    with instance_session() as session:
         registration.uncordon(session, host, actor=None)
     console.print(f"{host} takes work again.")

@@ -44,8 +44,7 @@ def tasks(session: Session, competition_id: str) -> Sequence[Competition]:
 
 def locked(session: Session, competition_id: str) -> Competition:
     """Return the competition, its row locked until the transaction ends. Raises NotFound for a deleted draft."""
-    statement = select(Competition).where(Competition.id == competition_id).with_for_update()
-    competition = session.scalars(statement.execution_options(populate_existing=True)).one()
+    competition = session.get_one(Competition, competition_id, with_for_update=True, populate_existing=True)
     if competition.state == CompetitionState.DRAFT and competition.slug.startswith(DELETED):
         raise NotFound("The draft was deleted")
     return competition
@@ -61,8 +60,7 @@ def locked_with_root(session: Session, competition_id: str) -> Competition:
 
 def held(session: Session, competition_id: str) -> Competition:
     """Return the competition as it is now; nobody moves it before this transaction ends, others may hold it too."""
-    statement = select(Competition).where(Competition.id == competition_id).with_for_update(read=True)
-    return session.scalars(statement.execution_options(populate_existing=True)).one()
+    return session.get_one(Competition, competition_id, with_for_update={"read": True}, populate_existing=True)
 
 
 def due(session: Session, at: datetime) -> Sequence[str]:

@@ -267,9 +267,7 @@ def _show_progress(session: Session, split_id: str) -> None:
 
 
 def _lock(session: Session, split_id: str) -> Split:
-    return session.scalars(
-        select(Split).where(Split.id == split_id).with_for_update().execution_options(populate_existing=True)
-    ).one()
+    return session.get_one(Split, split_id, with_for_update=True, populate_existing=True)
 
 
 def _finish(session: Session, work: ShardWork, state: ModelShardState, **values: Any) -> bool:

@@ -81,8 +81,7 @@ def link_by_hash(session: Session, token_hash: str) -> AdmissionLink | None:
 
 def locked_link(session: Session, link_id: str) -> AdmissionLink:
     """Return the link as it is now, its row locked until the transaction ends: its uses are counted one by one."""
-    statement = select(AdmissionLink).where(AdmissionLink.id == link_id).with_for_update()
-    return session.scalars(statement.execution_options(populate_existing=True)).one()
+    return session.get_one(AdmissionLink, link_id, with_for_update=True, populate_existing=True)
 
 
 def open_links(session: Session, competition_id: str, at: datetime) -> Sequence[AdmissionLink]:

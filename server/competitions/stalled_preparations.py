@@ -166,9 +166,7 @@ CHECKS_PER_HOUR = 3  # of a competition: what is damaged again and again has a c
 
 def check_again(session: Session, split_id: str, *, reason: str) -> bool:
     """Queue the check of a ready split. Return False where it waits for one already, was just made, or is over."""
-    split = session.scalars(
-        select(Split).where(Split.id == split_id).with_for_update().execution_options(populate_existing=True)
-    ).one()
+    split = session.get_one(Split, split_id, with_for_update=True, populate_existing=True)
     competition = session.get_one(Competition, split.competition_id)
     at = clock(session)
     is_new = split.prepared_at is not None and split.prepared_at > at - NEW_FOR

@@ -68,8 +68,7 @@ def _choice(competition_id: str, *, split_id: str, chosen: Chosen) -> Iterator[C
 
 
 def locked(session: Session, rejudging_id: str) -> Rejudging:
-    statement = select(Rejudging).where(Rejudging.id == rejudging_id).with_for_update()
-    return session.scalars(statement.execution_options(populate_existing=True)).one()
+    return session.get_one(Rejudging, rejudging_id, with_for_update=True, populate_existing=True)
 
 
 def of_competition(session: Session, competition: Competition) -> Sequence[Rejudging]:

@@ -35,8 +35,7 @@ def by_id(session: Session, submission_id: str) -> Submission | None:
 
 
 def locked(session: Session, submission_id: str) -> Submission:
-    statement = select(Submission).where(Submission.id == submission_id).with_for_update()
-    return session.scalars(statement.execution_options(populate_existing=True)).one()
+    return session.get_one(Submission, submission_id, with_for_update=True, populate_existing=True)
 
 
 def is_member(session: Session, *, team_id: str, account_id: str) -> bool:

@@ -23,8 +23,7 @@ def get_team(session: Session, competition: Competition, account: Account) -> Te
 
 def locked(session: Session, team_id: str) -> Team:
     """Return the team, its row locked until the transaction ends. Raises NotFound if its last member has left."""
-    statement = select(Team).where(Team.id == team_id).with_for_update()
-    team = session.scalar(statement.execution_options(populate_existing=True))
+    team = session.get(Team, team_id, with_for_update=True, populate_existing=True)
     if team is None:
         raise NotFound("There is no such team any more")
     return team

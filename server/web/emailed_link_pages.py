@@ -49,10 +49,7 @@ def _page(
     is_confirmed: bool = False,
 ) -> Response:
     shown = {"token": token, "account": account, "address": address, "is_confirmed": is_confirmed}
-    response = page(request, "confirm.html", status=None, error=error, **shown)
-    response.headers["Cache-Control"] = "no-store"
-    response.headers["Referrer-Policy"] = "no-referrer"
-    return response
+    return _private(page(request, "confirm.html", status=None, error=error, **shown))
 
 
 Text = Annotated[str, Form(max_length=300)]

@@ -58,6 +58,7 @@ def _first(signs: dict[str, str], user_agent: str) -> str:
     return next((name for sign, name in signs.items() if sign in user_agent), "")
 
 
+FILTERS = ["score", "metric", "share", "short_name", "fraction", "drawn", "ago", "when", "countdown", "size", "untold"]
 CSRF_DAYS = 30
 DAY_S = 86400
 
@@ -76,23 +77,8 @@ def environment() -> Environment:
     """Return the templates' environment, made once."""
     made = new_environment(TEMPLATES)
     assets = get_assets()
-    made.filters.update(
-        score=template_filters.score,
-        metric=template_filters.metric,
-        share=template_filters.share,
-        short_name=template_filters.short_name,
-        fraction=template_filters.fraction,
-        drawn=template_filters.drawn,
-        duration=duration,
-        ago=template_filters.ago,
-        browser=browser_name,
-        when=template_filters.when,
-        countdown=template_filters.countdown,
-        size=template_filters.size,
-        size_limits=size_limits,
-        untold=template_filters.untold,
-        markdown=markdown,
-    )
+    made.filters.update({name: getattr(template_filters, name) for name in FILTERS})
+    made.filters.update(duration=duration, browser=browser_name, size_limits=size_limits, markdown=markdown)
     made.globals.update(
         run_time=compare_with_limit,
         asset=assets.url,

@@ -152,8 +152,7 @@ def still_holds(session: Session, token_id: str) -> bool:
 
 def token_to_change(session: Session, token_id: str) -> WorkerToken:
     """Return a token, held for a change until the transaction ends."""
-    held = select(WorkerToken).where(WorkerToken.id == token_id).with_for_update()
-    return session.scalars(held.execution_options(populate_existing=True)).one()
+    return session.get_one(WorkerToken, token_id, with_for_update=True, populate_existing=True)
 
 
 def checked_claim(session: Session, check_id: int) -> CheckedClaim | None:
