@@ -39,6 +39,11 @@ class ErrorClass(StrEnum):
         "The run was stopped after {wall_time_s:g} s, the wall time of one run. Do fewer epochs or steps.",
         "Do fewer epochs or steps: the limit of one run is on the overview page.",
     )
+    EVALUATION_TIMEOUT = (
+        "evaluation-timeout",
+        "",
+        "Do fewer epochs or steps: the limit of all runs together is on the overview page.",
+    )
     TIME_LIMIT = (
         "time-limit",
         "The run used up its processor time of {cpu_allowance_s:.3g} s. Do fewer epochs or steps.",

@@ -285,7 +285,7 @@ def _fail_over_time(session: Session, shard: ClaimedShard) -> None:
     limit = shard.competition.limits.wall_time_s
     failure = ShardFailure(
         fault=Fault.PARTICIPANT,
-        error_class=ErrorClass.TIMEOUT,
+        error_class=ErrorClass.EVALUATION_TIMEOUT,
         message=f"All runs together took longer than the {limit:g} s that this competition allows.",
         run=shard.first_run,
     )

@@ -71,7 +71,7 @@ def test_close_that_passes_the_wall_time_ends_the_evaluation(database: Database,
     assert close(database, second, wall_time_s=11.0)
     with database.read() as session:
         ended = session.get_one(Submission, submission.id)
-        assert (ended.stage, ended.error_class) == ("failed", "timeout")
+        assert (ended.stage, ended.error_class) == ("failed", "evaluation-timeout")
 
 
 def test_smoke_run_costs_the_evaluation_no_time(database: Database, competition: Competition, sent: list[str]) -> None:

@@ -318,7 +318,7 @@ def test_all_runs_together_are_held_to_the_wall_time(database: Database, submit:
         with database.write() as session:
             assert leases.fail_over_time(session, second, runs_done=2)
         with database.read() as session:
-            assert session.get_one(Submission, submission.id).error_class == "timeout"
+            assert session.get_one(Submission, submission.id).error_class == "evaluation-timeout"
 
 
 def test_progress_counts_runs_and_tells_the_attempts(database: Database, submit: Submit) -> None:
