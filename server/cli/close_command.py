@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from lethe.cli.output import Terminal
 from lethe.cli.overall_progress import preparation_so_far
@@ -31,7 +31,8 @@ def close_competition(slug: str, *, json_file: Path | None) -> None:
         _wait_for_rescoring(organiser, slug)
         board = organiser.leaderboard(slug, board="private")
         public = {row["team"]: row["rank"] for row in organiser.leaderboard(slug)["rows"]}
-    _print(slug, board, public)
+    caption = f"sealed until `lethe api POST /competitions/{slug}/reveal`"
+    console.print(board_table(board, title=f"Private leaderboard of {slug}", caption=caption, public=public))
     if json_file:
         rows = [row for row in board["rows"] if row["kind"] != "oracle"]
         kept = [{"rank": row["rank"], "team": row["team"], "score": row["score"]} for row in rows]
@@ -73,22 +74,16 @@ def _progress_text(organiser: LetheClient, slug: str) -> str:
     return f"re-scoring on the private split: {progress['runs_done']} of {progress['runs_total']} runs"
 
 
-def _print(slug: str, board: JsonObject, public: dict[str, int | None]) -> None:
-    oracle = board["oracle"]["score"]
-    reveal = f"lethe api POST /competitions/{slug}/reveal"
-    table = Table(title=f"Private leaderboard of {slug}", caption=f"sealed until `{reveal}`")
-    table.add_column("Rank", justify="right")
-    table.add_column("Public rank", justify="right")
-    table.add_column("Team")
-    table.add_column("Score", justify="right")
-    table.add_column("of the oracle", justify="right")
+def board_table(board: JsonObject, *, title: str, caption: str, public: dict[str, int | None] | None = None) -> Table:
+    """Return a board for the terminal. public: ranks on the public board by team, to stand beside a private one's."""
+    names = ["Rank", *([] if public is None else ["Public rank"]), "Team", "Score", "of the oracle"]
+    columns = [Column(name, justify="left" if name == "Team" else "right") for name in names]
+    table, oracle = Table(*columns, title=title, caption=caption), board["oracle"]["score"]
     for row in board["rows"]:
-        table.add_row(
-            str(row["rank"] or "–"),
-            str(public.get(row["team"]) or "–"),
-            "Oracle: retrained with other seeds" if row["kind"] == "oracle" else row["team"],
-            f"{row['score']:.6f}",
-            f"{100 * row['score'] / oracle:.1f} %",
-            style="dim" if row["kind"] == "oracle" else None,
-        )
-    console.print(table)
+        name = "Oracle: retrained with other seeds" if row["kind"] == "oracle" else row["team"]
+        name += " (baseline)" if row["kind"] == "baseline" else ""
+        ranks = [row["rank"]] if public is None else [row["rank"], public.get(row["team"])]
+        values = (name, f"{row['score']:.6f}", f"{100 * row['score'] / oracle:.1f} %")
+        style = "dim" if row["kind"] == "oracle" or (public is None and row["rank"] is None) else None
+        table.add_row(*(str(rank or "–") for rank in ranks), *values, style=style)
+    return table

@@ -20,6 +20,7 @@ from lethe.cli.overall_progress import OverallProgress, preparation_so_far
 from lethe.client.api import ApiError, JsonObject, LetheClient
 from lethe.competition.file import parse_competition
 from lethe.errors import HostFault, InvalidCompetitionFile
+from server.cli.close_command import board_table
 from server.cli.seed_accounts import PARTICIPANT, kept_password, log_in_lines, organiser_credentials
 from server.cli.serve import wait_for_interrupt
 from server.config import Settings
@@ -225,19 +226,8 @@ def competition_file() -> str:
 
 
 def _print(outcome: JsonObject, stages: Stages, instance: RunningInstance, settings: Settings) -> None:
-    oracle = outcome["oracle"]["score"]
-    table = Table(title=f"Public leaderboard of {SLUG}", caption=f"{outcome['runs']} runs of each submission")
-    table.add_column("Rank", justify="right")
-    table.add_column("Team")
-    table.add_column("Score", justify="right")
-    table.add_column("of the oracle", justify="right")
-    for row in outcome["rows"]:
-        name = "Oracle: retrained with other seeds" if row["kind"] == "oracle" else row["team"]
-        name += " (baseline)" if row["kind"] == "baseline" else ""
-        style = "dim" if row["rank"] is None else None
-        share = f"{100 * row['score'] / oracle:.1f} %"
-        table.add_row(str(row["rank"] or "–"), name, f"{row['score']:.6f}", share, style=style)
-    console.print(table)
+    caption = f"{outcome['runs']} runs of each submission"
+    console.print(board_table(outcome, title=f"Public leaderboard of {SLUG}", caption=caption))
     times = Table("Stage", "Seconds", box=None)
     for name, seconds in stages.took:
         times.add_row(name, f"{seconds:.1f}")

@@ -39,14 +39,12 @@ COUNTED: Mapping[str, Fields] = {
         "FailureOut": "fault error_class",
         "Submission": "fault error_class refunded",
         "SubmissionOut": "refunded",
-        "AcceptedSubmission": "refunded",
     },
     "one bit, whatever the reason: BITS_OF_A_CONFIRMATION": {
         "ShownScore": "is_unconfirmed",
     },
     "that it ended, and when: bits_of_the_end": {
         "SubmissionOut": "stage wait",
-        "AcceptedSubmission": "stage wait",
         "PartOut": "stage",
         "Submission": "stage finished_at",
         "Step": "label state",
@@ -60,7 +58,6 @@ HARMLESS: Mapping[str, Fields] = {
         "LeaderboardRow": "rank metrics",
         "Row": "rank",
         "Board": "version visibility",
-        "BoardColumn": "id title unit direction",
         "Matrix": "names rows",
         "BoardPlace": "rank teams best_id",
         "BreakdownView": "columns factors ticks end",
@@ -93,10 +90,6 @@ HARMLESS: Mapping[str, Fields] = {
             "id competition team submitted_by filename sha256 size_bytes mode program notes message received_at phase "
             "is_official part_of"
         ),
-        "AcceptedSubmission": (
-            "id competition team submitted_by filename sha256 size_bytes mode program notes message received_at phase "
-            "is_official part_of"
-        ),
         "PartOut": "task competition id",
         "Submission": (
             "account_id competition_id content_sha256 entry_point filename id kind message received_at request_id "
@@ -107,7 +100,6 @@ HARMLESS: Mapping[str, Fields] = {
     },
     "an act of the team or of the organisers; at the close, when nothing can be submitted any more, of the server": {
         "SubmissionOut": "selected publish_code can_cancel",
-        "AcceptedSubmission": "selected publish_code can_cancel",
         "Submission": "selected publish_code excluded_at disqualified_at",
         "SubmissionView": "can_cancel",
         "page": "can_choose may_be_chosen would_count final_selections",
@@ -141,7 +133,7 @@ HARMLESS: Mapping[str, Fields] = {
         "SubmissionMetrics": "split n_models",
         "Column": "id title unit direction",
         "SubmissionComparison": "visibility",
-        "ComparedMetric": "key id title unit direction",
+        "ComparedMetric": "key",
         "MetricLine": "better formula source",
         "MetricTable": "split",
         "ShownScore": "scorer_version",
@@ -161,10 +153,7 @@ HARMLESS: Mapping[str, Fields] = {
         "TaskOut": "name slug title kind dataset runs weight",
         "Phase": "name begins_at counts submissions_per_day submissions_total",
         "Late": "accepted until submissions_per_day",
-        "CompetitionPage": (
-            "slug title summary state opens_at closes_at metric scale dataset runs scores_verified description "
-            "merge_deadline modes libraries admission private task_name"
-        ),
+        "CompetitionPage": "description merge_deadline modes libraries admission private",
         "Period": ("name counts per_day total"),
         "Limits": ANY,
         "RunLimit": "wall_time_s cpu_time_s training_s",

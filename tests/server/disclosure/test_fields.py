@@ -98,7 +98,8 @@ def undeclared(classes: set[type]) -> list[str]:
         f"{found.__name__}.{name}"
         for found in classes
         for name, annotation in hints(found).items()
-        if not is_gated(annotation) and not {(found.__name__, name), (found.__name__, ANY)} & declared()
+        if not is_gated(annotation)
+        and not {(base.__name__, each) for base in found.__mro__ for each in (name, ANY)} & declared()
     )
 
 
