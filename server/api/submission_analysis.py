@@ -21,8 +21,7 @@ from server.evaluations.paired_test import Paired
 from server.problem_details import problems
 from server.submission_analysis import evaluated_submissions
 from server.submission_analysis.evaluated_submissions import EvaluatedSubmission
-from server.submission_analysis.generated_answers import GeneratedAnswers
-from server.submission_analysis.model_outputs import ModelSet, OutputComparison
+from server.submission_analysis.model_outputs import GeneratedAnswers, ModelSet, OutputComparison
 from server.submissions.organiser_list import same_file_teams
 
 

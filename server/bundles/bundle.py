@@ -24,7 +24,7 @@ from lethe.errors import NotFound
 from lethe.metrics.scoring.sample_size import smallest_detectable_shift
 from server.admin import competition_edits
 from server.bundles import bundle_repository, data_card
-from server.competitions import competitions, lifecycle, organisers, phases, questions
+from server.competitions import competitions, lifecycle, participants, phases, questions
 from server.competitions.stored_file import stored_file
 from server.config import Settings
 from server.db import now
@@ -261,7 +261,7 @@ def _about(session: Session, competition: Competition, *, made_at: datetime) -> 
         "closes_at": competition.closes_at.isoformat(),
         "revealed_at": competition.revealed_at.isoformat() if competition.revealed_at else None,
         "made_at": made_at.isoformat(),
-        "organisers": [account.name for account in organisers.of(session, competition)],
+        "organisers": [account.name for account in participants.organisers_of(session, competition)],
         "phases": [phase.model_dump(mode="json") for phase in file.phases],
         "late": file.late.model_dump(mode="json"),
         "combine": file.combine.model_dump(mode="json") if file.tasks else None,

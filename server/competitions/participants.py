@@ -1,4 +1,4 @@
-"""Asking to take part, the organisers' decisions, and lists of addresses whose owners are admitted."""
+"""Participants and organisers of a competition: who they are, how they come and go."""
 
 import re
 from collections.abc import Collection
@@ -17,8 +17,8 @@ from server.competitions import competition_repository, lifecycle, participation
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.errors import Conflict, NotAllowed
-from server.models.account import Account
-from server.models.competition import Competition
+from server.models.account import Account, Role
+from server.models.competition import Competition, CompetitionOrganiser
 from server.models.participation import AdmittedAddress, Participant, ParticipantState
 from server.notifications import dispatch, outbox
 
@@ -197,3 +197,42 @@ def _record(
 ) -> None:
     data = {"account": account.name}
     audit.record(session, actor, action, competition=competition, subject=account.name, reason=reason, data=data)
+
+
+organisers_of = competition_repository.organisers
+
+
+def add_organiser(session: Session, competition: Competition, name: str, *, actor: Account, reason: str) -> Account:
+    """Let another organiser run the competition. Raises NotFound, InvalidInput for a participant, or Conflict."""
+    account = accounts.find(session, name)
+    if account.role == Role.PARTICIPANT:
+        allowed = "is a participant; an administrator makes organisers"
+        raise InvalidInput(f"{account.name} {allowed}", violations=(Violation("name", allowed, account.name),))
+    lifecycle.require_no_task(competition)
+    competition = competition_repository.locked(session, competition.id)
+    if competition_repository.organises(session, competition_id=competition.id, account_id=account.id):
+        raise Conflict(f"{account.name} organises {competition.slug} already")
+    session.add(CompetitionOrganiser(competition_id=competition.id, account_id=account.id))
+    _record_organiser(session, competition, "competition.organiser_added", account, actor=actor, reason=reason)
+    return account
+
+
+def remove_organiser(session: Session, competition: Competition, name: str, *, actor: Account, reason: str) -> Account:
+    """Let somebody no longer run the competition. Raises NotFound, or Conflict for the last one."""
+    lifecycle.require_no_task(competition)
+    account = accounts.find(session, name)
+    competition = competition_repository.locked(session, competition.id)
+    if not competition_repository.organises(session, competition_id=competition.id, account_id=account.id):
+        raise Conflict(f"{account.name} does not organise {competition.slug}")
+    if len(organisers_of(session, competition)) == 1:
+        raise Conflict(f"{account.name} is the last organiser of {competition.slug}; add another one first")
+    competition_repository.remove_organiser(session, competition_id=competition.id, account_id=account.id)
+    _record_organiser(session, competition, "competition.organiser_removed", account, actor=actor, reason=reason)
+    return account
+
+
+def _record_organiser(
+    session: Session, competition: Competition, action: str, account: Account, *, actor: Account, reason: str
+) -> None:
+    data = {"account": account.name}
+    audit.record(session, actor, action, competition=competition, subject=account.id, reason=reason, data=data)

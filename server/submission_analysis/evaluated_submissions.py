@@ -21,14 +21,15 @@ from server.models.submission import Submission
 from server.scoring.scores import ScoreDoubt
 from server.storage import Storage
 from server.submission_analysis import analysis_repository
-from server.submission_analysis.generated_answers import GeneratedAnswers, read_generated_answers
 from server.submission_analysis.model_outputs import (
     Array,
+    GeneratedAnswers,
     ModelSet,
     OutputComparison,
     compare_outputs,
     decode_epsilons,
     read_arrays,
+    read_generated_answers,
 )
 
 MAX_SUGGESTIONS = 30

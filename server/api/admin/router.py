@@ -39,8 +39,7 @@ from server.api.competitions.schemas import CompetitionOut, Reason
 from server.api.submissions.schemas import OrganisedSubmissionOut, SubmissionOut
 from server.audit import EventFilter
 from server.bundles import bundle
-from server.competitions import competitions
-from server.competitions import organisers as competition_organisers
+from server.competitions import competitions, participants
 from server.deps import SessionDep, SettingsDep, StorageDep
 from server.errors import Conflict
 from server.leaderboard import boards
@@ -200,7 +199,7 @@ def list_people(session: SessionDep, competition: Organised, *, team: Short = ""
     found, has_more = teams.search(session, competition, query=team, page=page)
     board = boards.whole_board(session, competition, Visibility.PUBLIC)
     return PeopleOut(
-        organisers=[account.name for account in competition_organisers.of(session, competition)],
+        organisers=[account.name for account in participants.organisers_of(session, competition)],
         teams=[
             ListedTeam.read(
                 team,

@@ -15,7 +15,6 @@ from server.audit import EventFilter
 from server.competitions import (
     competitions,
     lifecycle,
-    organisers,
     participants,
     questions,
     split_replacement,
@@ -136,7 +135,7 @@ def teams_page(asked: OrganiserDep, *, q: Short = "", page_number: PageNumber = 
         board=board,
         query=q,
         may_change=competition_edits.may_change(asked.competition),
-        organisers=organisers.of(asked.session, asked.competition),
+        organisers=participants.organisers_of(asked.session, asked.competition),
     )
 
 

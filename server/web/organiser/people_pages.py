@@ -7,7 +7,7 @@ from fastapi import Form, Query, Request, Response
 from lethe.errors import InvalidInput
 from server.accounts import accounts
 from server.admin.accounts_list import find_accounts
-from server.competitions import organisers
+from server.competitions import participants
 from server.deps import SessionDep
 from server.errors import Conflict
 from server.models.account import Role
@@ -78,7 +78,7 @@ def act_on_person(
 @router.post("/organise/{slug}/organisers")
 def change_organisers(asked: OrganiserDep, *, act: Text = "", name: Text = "", reason: Text = "") -> Response:
     """Let somebody run the competition, or no longer."""
-    change = {"add": organisers.add, "remove": organisers.remove}.get(act)
+    change = {"add": participants.add_organiser, "remove": participants.remove_organiser}.get(act)
     if change is None:
         raise InvalidInput(f"{act!r} is not an act; allowed are add, remove")
     account = change(asked.session, asked.competition, name.strip(), actor=asked.viewer, reason=needed(reason))

@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from lethe.competition.visibility import Visibility
 from server.accounts import accounts
-from server.competitions import competitions, organisers, split_leases
+from server.competitions import competitions, participants, split_leases
 from server.db import now
 from server.errors import Conflict
 from server.evaluations import evaluations
@@ -133,7 +133,9 @@ def test_a_task_has_no_file_end_or_organisers_of_its_own(server, olga, organiser
     assert server.client.post(f"{url}/announcements", headers=organiser, json=news).status_code == 409
     server.account("otto", Role.ORGANISER)
     with server.database.write() as session, pytest.raises(Conflict, match="do this to three"):
-        organisers.add(session, competitions.get(session, "three--faces", account=olga), "otto", actor=olga, reason="")
+        participants.add_organiser(
+            session, competitions.get(session, "three--faces", account=olga), "otto", actor=olga, reason=""
+        )
 
 
 def test_another_end_is_that_of_every_task(server: Instance, olga: Account, organiser: dict[str, str]) -> None:

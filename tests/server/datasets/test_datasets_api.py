@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from server.competitions import organisers
+from server.competitions import participants
 from server.config import get_settings
 from server.datasets import datasets
 from server.datasets.datasets import CheckedUpload
@@ -149,7 +149,7 @@ def test_second_organiser_prepares_with_the_firsts_dataset(server: Instance) -> 
     with server.database.write() as session:
         competition = session.query(Competition).one()
         owner = session.get_one(Account, competition.created_by)
-        organisers.add(session, competition, "oskar", actor=owner, reason="helps")
+        participants.add_organiser(session, competition, "oskar", actor=owner, reason="helps")
     assert server.client.post("/api/v1/competitions/digits/prepare", headers=oskar).status_code == 202
 
 
