@@ -7,7 +7,6 @@ import typer
 from lethe.errors import AppError, HostFault
 from server.cli import (
     account_commands,
-    archive_commands,
     install_service,
     instance_commands,
     maintenance,
@@ -21,7 +20,7 @@ OTHER_SCHEMA = ("42P01", "42703")  # no such table, no such column
 def register_commands(app: typer.Typer) -> None:
     """Add the operator's commands to `app`."""
     instance_commands.register(app)
-    for module in (install_service, account_commands, archive_commands, maintenance, worker_hosts):
+    for module in (install_service, account_commands, maintenance, worker_hosts):
         module.register_commands(app)
 
 

@@ -242,7 +242,7 @@ def read_generated_answers(
 ) -> GeneratedAnswers | None:
     """Return the answers of one run, None where they are not all stored. Raises NotFound without such a run."""
     folder = split_key(slug, split.visibility, split.version)
-    read = partial(_read, storage, folder, split.manifest_sha256 or "")
+    read = partial(_read_answer_file, storage, folder, split.manifest_sha256 or "")
     questions = read(QUESTIONS) if shards else None
     retrained = _answers(read(RETRAINED))
     if questions is None or retrained is None:
@@ -287,7 +287,7 @@ def _answers(data: bytes | None) -> npt.NDArray[np.uint8] | None:
     return None if data is None else load(data).get(FORGET_ANSWERS)
 
 
-def _generated_answers_read(storage: Storage, folder: str, manifest_sha256: str, name: str) -> bytes | None:
+def _read_answer_file(storage: Storage, folder: str, manifest_sha256: str, name: str) -> bytes | None:
     try:
         return read_split_file(storage, folder, name, manifest_sha256=manifest_sha256)
     except (NotFound, DamagedFile):

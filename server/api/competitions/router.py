@@ -2,11 +2,14 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, status
+from fastapi import APIRouter, Body, Query, Response, status
 from sqlalchemy.orm import Session
 
 from lethe.competition.split_report import SplitReport
+from lethe.competition.tasks_section import task_name
 from lethe.competition.visibility import Visibility
+from lethe.errors import NotFound
+from server import starter_kit
 from server.admin import competition_edits
 from server.api.auth_dependencies import CurrentAccount, OptionalAccount, VisibleCompetition
 from server.api.auth_dependencies import OrganisedCompetition as Organised
@@ -26,11 +29,13 @@ from server.competitions import (
     competitions,
     lifecycle,
     participants,
+    participation,
     questions,
     split_replacement,
     split_share,
     stalled_preparations,
 )
+from server.competitions.stored_file import stored_file
 from server.db import now
 from server.deps import SessionDep, StorageDep
 from server.finals import decisions, finals
@@ -208,6 +213,36 @@ def reveal_competition(
 ) -> OrganisedCompetition:
     """Show the private board to everybody. For organisers."""
     return _organised(session, finals.reveal(session, competition, actor=account, reason=why.reason))
+
+
+@router.get(
+    "/{slug}/starter-kit",
+    response_class=Response,
+    responses={**problems(401, 403, 404), 200: {"content": {"application/zip": {}}}},
+)
+def download_kit(
+    competition: VisibleCompetition,
+    storage: StorageDep,
+    session: SessionDep,
+    account: OptionalAccount,
+    *,
+    task: Annotated[str, Query(max_length=40, description="name of a task, each of which has its own kit")] = "",
+) -> Response:
+    """Download the starter kit: sample data, a first submission, a notebook, the scorer, the rules.
+
+    Where not everybody may take part, or terms must be accepted, only for who may take part.
+    """
+    participation.check_may_have_data(session, competition, account)
+    if task:
+        competition = competitions.get_task(session, competition, task)
+    headers = {
+        "Content-Disposition": f'attachment; filename="{competition.slug}-starter-kit.zip"',
+        "X-Content-Type-Options": "nosniff",
+    }
+    if tasks := stored_file(competition).tasks:
+        names = ", ".join(task_name(each.slug) for each in tasks)
+        raise NotFound(f"{competition.slug} has a starter kit for each task; name one with `task`: {names}")
+    return Response(starter_kit.read_kit(storage, competition.slug), media_type="application/zip", headers=headers)
 
 
 def _organised(session: Session, competition: Competition) -> OrganisedCompetition:

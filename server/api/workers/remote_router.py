@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from lethe.errors import HostFault
 from server.admission import Admission, AdmissionDep
 from server.api.auth_dependencies import Credentials
-from server.api.workers.auth import CurrentToken, identify, note_use_later, require_token, require_token_briefly
+from server.api.workers.router import CurrentToken, identify, note_use_later, require_token, require_token_briefly
 from server.api.workers.schemas import (
     ControlsIn,
     Facts,
