@@ -33,7 +33,7 @@ from lethe.runtime import earlier_torch
 from lethe.runtime.entry import seed_everything
 from lethe.runtime.randomness import Randomness
 from sandbox.guest import kaggle_cuda
-from sandbox.guest.notebook.children import install_programs
+from sandbox.guest.notebook.entry import install_programs
 
 SEED = 7
 TIMEOUT_S = 900

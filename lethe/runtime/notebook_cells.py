@@ -67,6 +67,7 @@ class Cells:
     skips: bool = False
     function_name: str = ""
     change: Change | None = None  # of each file's tree, before it is run
+    tell: Callable[[str], None] = print
     missing: dict[str, Skipped] = field(default_factory=dict)
     skipped: list[Skipped] = field(default_factory=list)
 
@@ -125,7 +126,7 @@ class Cells:
         for name in _names_touched(node, self.namespace):
             self.namespace.pop(name, None)
             self.missing[name] = skipped
-        print(f"[lethe] skipped: {skipped.in_words}")
+        self.tell(f"[lethe] skipped: {skipped.in_words}")
 
 
 def compiled(source: str | bytes, filename: str, *, change: Change | None = None) -> types.CodeType:

@@ -1,8 +1,7 @@
-"""The programs that a notebook starts: `zip`, and Python as the notebook's own: seeds mixed, "cuda" as the CPU.
+"""Lets the Python processes that a notebook starts run as itself does: seeds mixed, "cuda" as the CPU, older torch.
 
-Python processes read `child_path/sitecustomize.py`, unless they are started with -E, -I or -S. The libraries are
-changed when they are imported, and only then. `zip [-r -q -j -m ...] archive files... [-x patterns]` stores files
-whole, without compressing them: what counts afterwards is the list of members.
+They read `child_path/sitecustomize.py`, unless they are started with -E, -I or -S. The libraries are changed when they
+are imported, and only then.
 """
 
 import importlib
@@ -12,9 +11,7 @@ import os
 import random
 import shutil
 import sys
-import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from fnmatch import fnmatch
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -22,27 +19,12 @@ from typing import Any
 
 from lethe.runtime.randomness import VARIABLE, Randomness
 
-PROGRAMS = Path("/scratch/.lethe/bin")
-PATH = f"{PROGRAMS}:/bin:/usr/bin:/opt/python/bin"
 STARTED = Path("/scratch/.lethe/children")  # a file for each command, with a byte for each time that it was started
 CHILD_PATH = Path(__file__).parent / "child_path"
-ZIP_TAKES_A_VALUE = frozenset("bnOstZ")
-ZIP_NOTHING_TO_DO = 12  # zip's own status
 
 
-def install_programs() -> None:
-    """Write the programs, and let the shell find them; earlier children are forgotten."""
-    PROGRAMS.mkdir(parents=True, exist_ok=True)
-    zip_program = PROGRAMS / "zip"
-    zip_program.write_text(
-        f"#!{sys.executable} -S\nimport sys\nfrom {__name__} import zip_files\nsys.exit(zip_files(sys.argv[1:]))\n",
-        encoding="utf-8",
-    )
-    zip_program.chmod(0o755)
-    for name in ("python", "python3"):
-        (PROGRAMS / name).unlink(missing_ok=True)
-        (PROGRAMS / name).symlink_to(sys.executable)
-    os.environ["PATH"] = PATH
+def prepare() -> None:
+    """Set up the environment of child processes; earlier children are forgotten."""
     shutil.rmtree(STARTED, ignore_errors=True)
     STARTED.mkdir(parents=True)
     known = os.environ.get("PYTHONPATH", "").split(":")
@@ -104,47 +86,3 @@ class AfterImport(importlib.abc.MetaPathFinder):
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
-
-
-def zip_files(words: Sequence[str]) -> int:
-    """Add the named files to an archive, as the command `zip` does. Return its exit status."""
-    options: set[str] = set()
-    names: list[str] = []
-    excluded: list[str] = []
-    into, rest = names, iter(words)
-    for word in rest:
-        if not word.startswith("-"):
-            into.append(word)
-            continue
-        into = excluded if word in ("-x", "--exclude") else names
-        options |= set(word[2:3] if word.startswith("--") else word[1:])
-        if not word.startswith("--") and word[-1] in ZIP_TAKES_A_VALUE:
-            next(rest, None)
-    archive, *named = names or [""]
-    files = dict(_members(named, excluded, options))
-    if not files:
-        sys.stderr.write("zip error: Nothing to do! (zip [options] archive files...)\n")
-        return ZIP_NOTHING_TO_DO
-    place = Path(archive if Path(archive).suffix else f"{archive}.zip")
-    with zipfile.ZipFile(place, "a" if zipfile.is_zipfile(place) else "w") as target:
-        there = target.namelist()
-        for member, path in files.items():
-            if member not in there and path.resolve() != place.resolve():
-                target.write(path, member)
-    if "q" not in options:
-        sys.stdout.writelines(f"  adding: {member} (stored 0%)\n" for member in files)
-    if "m" in options:
-        for path in files.values():
-            path.unlink(missing_ok=True)
-    return 0
-
-
-def _members(names: Sequence[str], excluded: Sequence[str], options: set[str]) -> Iterator[tuple[str, Path]]:
-    for name in names:
-        path = Path(name)
-        if not path.exists():
-            sys.stderr.write(f"zip warning: name not matched: {name}\n")
-        for item in sorted(path.rglob("*")) if path.is_dir() and "r" in options else [path]:
-            member = item.name if "j" in options else str(item).lstrip("/").removeprefix("./")
-            if item.is_file() and not any(fnmatch(member, one) or fnmatch(item.name, one) for one in excluded):
-                yield member, item

@@ -27,19 +27,12 @@ from lethe.runtime.entry import Preloaded, RunFault, Task
 from lethe.runtime.error_classes import ErrorClass
 from lethe.runtime.notebook_cells import Cells
 from lethe.runtime.randomness import Randomness
-from sandbox.guest.frame_format import AGAIN, FIRST, SECOND, encode_choice
-from sandbox.guest.harness import flush_output, write_all
-from sandbox.guest.notebook.counted_models import (
-    NUMBER,
-    FirstModel,
-    choose,
-    files_listed,
-    is_usual,
-    natural,
-    send_model,
-)
-from sandbox.guest.notebook.entry import end_with_fault, run_cells
-from sandbox.guest.notebook.model_files import FOLDERS, Pieces
+from sandbox.guest.frame_format import AGAIN, FIRST, SECOND, encode_checkpoint_head, encode_choice
+from sandbox.guest.harness import flush_output, report_fault, write_all
+from sandbox.guest.notebook.entry import FOLDERS, end_with_fault, report_plainly, run_cells
+from sandbox.guest.notebook.file_watch import Watch
+from sandbox.guest.notebook.files import archive_members, choose, listed_files, model_files, natural
+from sandbox.guest.notebook.first_model import FirstModel, OnModel, Pieces, names_of_series
 
 HOOK = "__lethe_entered__"
 MAX_ENTERED = 5_000_000
@@ -52,56 +45,97 @@ CPU_SHARE = 0.9  # of the process's limit, which that must not reach
 def compare_runs(task: Task, preloaded: Preloaded, frame_fd: int, *, map_cuda: bool) -> bool:
     """Send the program's first model, its second, and the one that another run makes in the second's place."""
     program = Program(task, preloaded, frame_fd, map_cuda)
-    found = _in_a_child(program)
+    found = _first_child(program)
     if isinstance(found, str):  # the names of a series, whose first file is known only with the second
         program.counting = re.compile(found)
-        found = _in_a_child(program)
+        found = _first_child(program)
     if found is None:
         return False  # the child has said why
-    _run_again(program, begins=found[0], number=found[1])
+    _run_again(program, found)
+
+
+def _first_child(program: "Program") -> Any:
+    return json.loads(_in_a_child(lambda answers: _run_to_second(program, answers)) or b"null")
 
 
 @dataclass
 class Program:
-    """What is compared, and where its models go. entered: the loops and functions that were entered, by number."""
+    """What is compared, and where its models go."""
 
     task: Task
     preloaded: Preloaded
     frame_fd: int
     map_cuda: bool
     counting: re.Pattern[str] | None = None
-    entered: "array[int]" = field(default_factory=lambda: array("I"))
-    at_entry: Callable[[], None] = lambda: None
 
-    def __post_init__(self) -> None:
-        self.chance = Randomness(seed=self.task.seed, mixes=self.task.mixes_seeds, can_pin=True)
-
-    def run(self, take: Callable[[Path, Pieces], None]) -> BaseException:
-        """Run it and return what has ended it. take: called with each model."""
-        model = FirstModel(self.preloaded.layout, on_model=take, on_fault=self.fail, counting=self.counting)
-        owner, cells, change = os.getpid(), Cells({}), Hooks().change
+    def run(self, chance: Randomness, entered: "Entered", take: OnModel) -> None:
+        """Run it to its end. take: called with each model."""
+        taker = FirstModel(
+            layout=self.preloaded.layout,
+            folders=FOLDERS,
+            counting=self.counting,
+            on_model=take,
+            on_fault=self.fail,
+            tell=report_plainly,
+        )
+        change, watch = Hooks().change, Watch(taker)
 
         def enter(number: int) -> None:
-            model.catch_up()
-            if os.getpid() == owner and len(self.entered) < MAX_ENTERED:
-                self.entered.append(number)
-                self.at_entry()
+            watch.catch_up()
+            entered.enter(number)
 
         setattr(builtins, HOOK, enter)
-        try:
-            run_cells(self.task, self.preloaded, model, cells, self.chance, map_cuda=self.map_cuda, change=change)
-        except BaseException as error:
-            return error
-        return RunFault(ErrorClass.ONE_MODEL)
+        run_cells(self.task, self.preloaded, watch, Cells({}), chance, map_cuda=self.map_cuda, change=change)
 
-    def pin(self) -> None:
-        """Give all random numbers one fixed state, once."""
-        self.at_entry = lambda: None
-        self.chance.pin()
+    def chance(self) -> Randomness:
+        """Return the randomness of the run, which can be pinned."""
+        return Randomness(seed=self.task.seed, mixes=self.task.mixes_seeds, can_pin=True)
 
-    def fail(self, error: BaseException) -> NoReturn:
+    def send(self, slot: int, pieces: Pieces) -> None:
+        """Send a model."""
+        write_all(self.frame_fd, encode_checkpoint_head(slot) + self.preloaded.layout.header)
+        for piece in pieces:
+            write_all(self.frame_fd, piece)
+
+    def fail(self, fault: RunFault) -> NoReturn:
         """End the process."""
-        end_with_fault(error, self.task, self.frame_fd)
+        end_with_fault(fault, self.task, self.frame_fd)
+
+    def fail_with(self, error: BaseException) -> NoReturn:
+        """End the process for what the program has raised."""
+        report_fault(error, self.task, self.frame_fd)
+        os._exit(1)
+
+
+def _in_a_child(work: Callable[[int], NoReturn]) -> bytes:
+    """Return what a child process writes to the descriptor that it is given; then empty the folders."""
+    receive, send = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(receive)
+        work(send)
+    os.close(send)
+    with os.fdopen(receive, "rb") as answers:
+        found = answers.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    for folder in (*FOLDERS, OWN_FOLDER.parent, Path("/dev/shm")):  # noqa: S108 - the run's own
+        _empty(folder)
+    return b"" if status else found
+
+
+@dataclass
+class Entered:
+    """Which loops and functions were entered, in their order, by number; `at` is called with each."""
+
+    numbers: "array[int]" = field(default_factory=lambda: array("I"))
+    at: Callable[[], None] = lambda: None
+    owner: int = field(default_factory=os.getpid)
+
+    def enter(self, number: int) -> None:
+        """Note that a loop's body or a function begins."""
+        if os.getpid() == self.owner and len(self.numbers) < MAX_ENTERED:
+            self.numbers.append(number)
+            self.at()
 
 
 class Hooks(ast.NodeTransformer):
@@ -131,90 +165,108 @@ class Hooks(ast.NodeTransformer):
         return node if words & COMPILED else self._entered(node)
 
 
-def _is_docstring(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+@dataclass
+class Seen:
+    """The models of the first process. `marks`: how much had been entered when each was written."""
 
-
-def _in_a_child(program: Program) -> Any:
-    """Return what a child process finds that runs to the second model; then empty the folders."""
-    receive, send = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(receive)
-        _run_to_second(program, send)
-    os.close(send)
-    with os.fdopen(receive, "rb") as answers:
-        found = answers.read()
-    status = os.waitpid(child, 0)[1]
-    for folder in (*FOLDERS, OWN_FOLDER.parent, Path("/dev/shm")):  # noqa: S108 - the run's own
-        for path in folder.iterdir():
-            if path.is_dir() and not path.is_symlink():
-                if path != OWN_FOLDER:
-                    shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink()
-    return None if status else json.loads(found)
+    entered: Entered
+    paths: list[Path] = field(default_factory=list)
+    marks: list[int] = field(default_factory=list)
 
 
 def _run_to_second(program: Program, answers: int) -> NoReturn:
-    """Answer where the first model's part begins: after so many entries, and with which; or the names of a series."""
-    began_s = time.monotonic()
-    marks: dict[Path, int] = {}  # how much had been entered when each was written
+    began = time.monotonic()
+    seen, chance = Seen(Entered()), program.chance()
 
-    def answer(found: object) -> NoReturn:
-        flush_output()
-        write_all(answers, json.dumps(found).encode())
-        os._exit(0)
+    def pin() -> None:
+        seen.entered.at = lambda: None
+        chance.pin()
 
-    def end() -> NoReturn:
-        first, second = marks.values()
-        answer([max(0, 2 * first - second), program.entered[first] if second > first else 0])
-
-    def take(path: Path, pieces: Pieces) -> None:
-        if program.counting is None and not is_usual(path):  # only a later file has shown that it counts
-            if not marks:
-                answer("[0-9]+".join(map(re.escape, NUMBER.split(path.name))) + "$")
-            return
-        if path in marks:
+    def take(path: Path, pieces: Pieces, *, is_late: bool) -> None:
+        if is_late and seen.paths:
+            return  # of other files
+        if is_late:
+            write_all(answers, json.dumps(names_of_series(path)).encode())
+            os._exit(0)
+        if path in seen.paths:
             program.fail(RunFault(ErrorClass.REWRITTEN_MODEL))
-        if len(marks) > SECOND:
+        if len(seen.paths) > SECOND:
             return
-        if marks and natural(path) < natural(*marks):
+        if seen.paths and natural(path) < natural(seen.paths[FIRST]):
             program.fail(RunFault(ErrorClass.UNORDERED_MODELS))
-        send_model(program.frame_fd, len(marks), program.preloaded.layout, pieces)
-        marks[path] = len(program.entered)
-        if len(marks) == 1:
-            program.at_entry = program.pin
+        program.send(len(seen.paths), pieces)
+        seen.paths.append(path)
+        seen.marks.append(len(seen.entered.numbers))
+        if len(seen.paths) == 1:
+            seen.entered.at = pin
         else:
-            _later(end, began_s)
+            _end_later(began, seen, answers)
 
-    ended_with = program.run(take)
-    if len(marks) <= SECOND:
-        program.fail(ended_with)
-    listed = files_listed()
-    if listed is not None and choose(listed, wanted=1) != list(marks)[:1]:
-        program.fail(RunFault(ErrorClass.OTHER_MODELS))
-    end()
+    try:
+        program.run(chance, seen.entered, take)
+    except BaseException as error:
+        if len(seen.paths) <= SECOND:
+            program.fail_with(error)
+        _end(seen, answers)
+    if len(seen.paths) <= SECOND:
+        program.fail(RunFault(ErrorClass.ONE_MODEL))
+    members = archive_members(FOLDERS)
+    if members is not None:
+        listed = choose(listed_files(members, list(model_files(FOLDERS))), wanted=1)
+        if listed != seen.paths[:1]:
+            program.fail(RunFault(ErrorClass.OTHER_MODELS))
+    _end(seen, answers)
 
 
-def _later(end: Callable[[], NoReturn], began_s: float) -> None:
+def _end_later(began: float, seen: Seen, answers: int) -> None:
     """Give the program extra time: it may end soon, and what it does then counts."""
     most_s = CPU_SHARE * resource.getrlimit(resource.RLIMIT_CPU)[0] - time.process_time()
-    left_s = max(MIN_EXTRA_S, min(most_s, MORE_TIME * (time.monotonic() - began_s)))
-    timer = threading.Timer(left_s, end)
+    left_s = max(MIN_EXTRA_S, min(most_s, MORE_TIME * (time.monotonic() - began)))
+    timer = threading.Timer(left_s, lambda: _end(seen, answers))
     timer.daemon = True
     timer.start()
 
 
-def _run_again(program: Program, *, begins: int, number: int) -> NoReturn:
-    def pin() -> None:
-        if len(program.entered) > begins and program.entered[-1] == number:
-            program.pin()
+def _end(seen: Seen, answers: int) -> NoReturn:
+    """Say where the first model's part begins: after so many entries."""
+    part = seen.marks[SECOND] - seen.marks[FIRST]
+    number = seen.entered.numbers[seen.marks[FIRST]] if part else 0
+    flush_output()
+    write_all(answers, json.dumps([max(0, seen.marks[FIRST] - part), number]).encode())
+    os._exit(0)
 
-    def take(_path: Path, pieces: Pieces) -> NoReturn:
-        send_model(program.frame_fd, AGAIN, program.preloaded.layout, pieces)
+
+def _run_again(program: Program, pin_at: list[int]) -> NoReturn:
+    chance, entered = program.chance(), Entered()
+    begins, number = pin_at
+
+    def pin() -> None:
+        if len(entered.numbers) > begins and entered.numbers[-1] == number:
+            entered.at = lambda: None
+            chance.pin()
+
+    def take(path: Path, pieces: Pieces, *, is_late: bool) -> NoReturn:  # noqa: ARG001 - its names are known by now
+        program.send(AGAIN, pieces)
         write_all(program.frame_fd, encode_choice([FIRST, SECOND, AGAIN]))
         os._exit(0)
 
-    program.at_entry = pin
-    program.fail(program.run(take))
+    entered.at = pin
+    try:
+        program.run(chance, entered, take)
+    except BaseException as error:
+        program.fail_with(error)
+    program.fail(RunFault(ErrorClass.ONE_MODEL))
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path == OWN_FOLDER:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()

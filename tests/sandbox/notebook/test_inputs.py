@@ -5,7 +5,7 @@ from tests.support.forked_children import run_code
 CODE = """
 import torch, copy
 from torchvision import models
-from sandbox.guest.notebook.inputs import scale_in
+from sandbox.guest.notebook.entry import scale_in
 from lethe.networks.small_networks import Mlp
 
 torch.manual_seed(0)

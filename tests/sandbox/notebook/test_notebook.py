@@ -47,49 +47,10 @@ def test_the_folders_are_those_of_the_competition(notebooks: Notebooks) -> None:
     assert ended.result.chosen == (0, 1, 2)
 
 
-TEMP = "save_all(2, name='temp_{}.pth', change=lambda s, i: {**s, '3.bias': s['3.bias'] + 50})\n"
-FINAL = TEMP.replace("2, name='temp_{}.pth'", "3, name='final_{}.pt'")
-CHILD = (
-    "import multiprocessing\nchild = multiprocessing.get_context('fork').Process(target=save_all, args=(3,))\n"
-    "child.start()\nchild.join()"
-)
-CHOSEN = {  # by how much the chosen models were changed
-    "save_all(12)": range(12),
-    "save_all(3)\ntorch.save({'epoch': 3}, '/kaggle/tmp/a.pth')\nopen('/kaggle/tmp/b.pth', 'w').write('x')": range(3),
-    "save_all(3)\nsave_all(3, change=lambda s, i: {**s, '3.bias': s['3.bias'] + 7})": range(7, 10),
-    CHILD: range(3),
-    f"save_all(3)\n{TEMP}subprocess.run('zip submission.zip /kaggle/tmp/unlearned_*.pth', shell=True)": range(3),
-    f"save_all(3)\n{TEMP}import glob\n"
-    "subprocess.run(['zip', '-q', '-j', 'submission.zip', *sorted(glob.glob('/kaggle/tmp/unlearned_*'))])": range(3),
-    f"save_all(3)\n{TEMP}os.system('cd /kaggle/tmp && zip -r /kaggle/working/submission.zip . -x \"temp*\"')": range(3),
-    f"save_all(3)\n{TEMP}!zip -q submission.zip /kaggle/tmp/unlearned_*": range(3),
-    f"save_all(3)\n{TEMP}import glob, zipfile\nwith zipfile.ZipFile('submission.zip', 'w') as z:\n"
-    "    [z.write(p) for p in glob.glob('/kaggle/tmp/unlearned_*')]": range(3),
-    f"save_all(3)\n{FINAL}!zip submission.zip /kaggle/tmp/final_*.pt": range(50, 53),
-    "save_all(6)\n!zip -q submission.zip /kaggle/tmp/*_3.pth /kaggle/tmp/*_4.pth /kaggle/tmp/*_5.pth": range(3, 6),
-}
-
-
-@pytest.mark.parametrize("program", CHOSEN)
-def test_which_models_count_and_in_which_order(notebooks: Notebooks, split: Path, program: str) -> None:
-    expected = CHOSEN[program]
-    ended = notebooks.run(SAVES, program, wanted=len(expected))
-    assert ended.result.verdict.outcome == "weights", ended.log
+def test_models_come_out_in_the_order_of_their_numbers(notebooks: Notebooks, split: Path) -> None:
+    ended = notebooks.run(SAVES + "save_all(12)", wanted=12)
     changed = last_biases(ended.models, split)
-    assert [changed[slot] for slot in ended.result.chosen] == list(expected)
-
-
-@pytest.mark.parametrize(
-    ("program", "error_class"),
-    [
-        ("save_all(2)", "too-few-checkpoints"),
-        ("save_all(3, change=lambda s, i: {**s, '3.bias': torch.zeros(11)})", "wrong-weights"),
-        ("save_all(3, change=lambda s, i: {**s, '3.bias': s['3.bias'] + float('nan')})", "non-finite-weights"),
-        ("save_all(3, change=lambda s, i: network())", "unreadable-checkpoint"),
-    ],
-)
-def test_models_that_cannot_count_are_named(notebooks: Notebooks, program: str, error_class: str) -> None:
-    assert notebooks.run(SAVES, program).error_class == error_class
+    assert [changed[slot] for slot in ended.result.chosen] == list(range(12))
 
 
 def test_notebook_counts_all_files_while_the_disk_holds_few(notebooks: Notebooks) -> None:
@@ -118,6 +79,43 @@ def test_half_precision_is_cast_up_and_said(notebooks: Notebooks, split: Path) -
     assert last_biases(ended.models, split)[2] == 2
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "subprocess.run('zip submission.zip /kaggle/tmp/unlearned_*.pth', shell=True)",
+        "subprocess.run(['zip', '-q', '-j', 'submission.zip', *sorted(glob.glob('/kaggle/tmp/unlearned_*'))])",
+        "os.system('cd /kaggle/tmp && zip -r /kaggle/working/submission.zip . -x \"temp*\"')",
+        "!zip -q submission.zip /kaggle/tmp/unlearned_*",
+        "with zipfile.ZipFile('submission.zip', 'w') as z:\n"
+        "    [z.write(p) for p in glob.glob('/kaggle/tmp/unlearned_*')]",
+    ],
+)
+def test_the_members_of_the_archive_decide(notebooks: Notebooks, split: Path, command: str) -> None:
+    ended = notebooks.run(
+        SAVES + "save_all(3)\nsave_all(2, name='temp_{}.pth', change=lambda s, i: {**s, '3.bias': s['3.bias'] + 50})",
+        "import glob, zipfile\n" + command,
+    )
+    assert ended.result.verdict.outcome == "weights", ended.log
+    changed = last_biases(ended.models, split)
+    assert [changed[slot] for slot in ended.result.chosen] == [0, 1, 2]
+
+
+def test_an_archive_of_other_names_decides(notebooks: Notebooks, split: Path) -> None:
+    ended = notebooks.run(
+        SAVES + "save_all(3)\nsave_all(3, name='final_{}.pt', change=lambda s, i: {**s, '3.bias': s['3.bias'] + 50})",
+        "!zip submission.zip /kaggle/tmp/final_*.pt",
+    )
+    changed = last_biases(ended.models, split)
+    assert [changed[slot] for slot in ended.result.chosen] == [50, 51, 52]
+
+
+def test_left_over_files_are_ignored_without_an_archive(notebooks: Notebooks, split: Path) -> None:
+    ended = notebooks.run(
+        SAVES + "torch.save({'epoch': 3}, '/kaggle/tmp/a.pth')\nopen('/kaggle/tmp/b.pth', 'w').write('x')\nsave_all(3)"
+    )
+    assert [last_biases(ended.models, split)[slot] for slot in ended.result.chosen] == [0, 1, 2]
+
+
 def test_a_temporary_file_can_be_read_back_in_every_run(notebooks: Notebooks) -> None:
     ended = notebooks.run(
         SAVES,
@@ -134,6 +132,24 @@ def test_a_temporary_file_can_be_read_back_in_every_run(notebooks: Notebooks) ->
         wanted=40,
     )
     assert ended.result.verdict.outcome == "weights", ended.log
+
+
+def test_a_file_written_again_counts_as_last_written(notebooks: Notebooks, split: Path) -> None:
+    ended = notebooks.run(SAVES + "save_all(3)\nsave_all(3, change=lambda s, i: {**s, '3.bias': s['3.bias'] + 7})")
+    assert sorted(last_biases(ended.models, split).values()) == [7, 8, 9]
+
+
+def test_a_child_process_may_write_the_models(notebooks: Notebooks, split: Path) -> None:
+    ended = notebooks.run(
+        SAVES,
+        """
+        import multiprocessing
+        child = multiprocessing.get_context('fork').Process(target=save_all, args=(3,))
+        child.start()
+        child.join()
+        """,
+    )
+    assert [last_biases(ended.models, split)[slot] for slot in ended.result.chosen] == [0, 1, 2]
 
 
 def test_ipython_lines_do_what_they_can_or_are_reported(notebooks: Notebooks) -> None:
@@ -172,9 +188,28 @@ def test_the_run_ends_with_its_first_model_where_that_is_enough(notebooks: Noteb
     assert ended.result.wall_time_s < 100
 
 
+def test_too_few_models_are_named(notebooks: Notebooks) -> None:
+    assert notebooks.run(SAVES + "save_all(2)").error_class == "too-few-checkpoints"
+
+
 def test_an_exception_names_cell_and_line(notebooks: Notebooks) -> None:
     verdict = notebooks.run("x = 1\n\nraise KeyError('x')").result.verdict
     assert (verdict.error_class, verdict.file, verdict.line) == ("exception", "cell-02.py", 3)
+
+
+def test_a_model_of_another_shape_is_named_if_it_counts(notebooks: Notebooks) -> None:
+    ended = notebooks.run(SAVES + "save_all(3, change=lambda s, i: {**s, '3.bias': torch.zeros(11)})")
+    assert ended.error_class == "wrong-weights"
+
+
+def test_a_whole_module_is_no_state_dict(notebooks: Notebooks) -> None:
+    ended = notebooks.run("for i in range(3):\n    torch.save(network(), f'/kaggle/tmp/unlearned_checkpoint_{i}.pth')")
+    assert ended.error_class == "unreadable-checkpoint"
+
+
+def test_nan_in_a_model_that_counts_is_named(notebooks: Notebooks) -> None:
+    ended = notebooks.run(SAVES + "save_all(3, change=lambda s, i: {**s, '3.bias': s['3.bias'] + float('nan')})")
+    assert ended.error_class == "non-finite-weights"
 
 
 def test_exit_ends_a_notebook_as_it_stands(notebooks: Notebooks) -> None:
@@ -235,6 +270,13 @@ def test_two_runs_see_nothing_of_each_other(notebooks: Notebooks) -> None:
         "assert os.listdir('/kaggle/tmp') == [] and os.listdir('/kaggle/working') == []", SAVES + "save_all(3)"
     )
     assert ended.result.verdict.outcome == "weights", ended.log
+
+
+def test_the_archive_decides_though_more_models_were_written_before(notebooks: Notebooks, split: Path) -> None:
+    ended = notebooks.run(
+        SAVES + "save_all(6)", "!zip -q submission.zip /kaggle/tmp/*_3.pth /kaggle/tmp/*_4.pth /kaggle/tmp/*_5.pth"
+    )
+    assert [last_biases(ended.models, split)[slot] for slot in ended.result.chosen] == [3, 4, 5]
 
 
 def test_a_notebook_may_ask_how_many_runs_count(notebooks: Notebooks) -> None:

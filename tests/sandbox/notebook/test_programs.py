@@ -107,74 +107,66 @@ def test_however_the_model_is_written_it_is_the_runs(notebooks: Notebooks, split
     assert ended.result.wall_time_s < 200
 
 
-COUNTS = {  # by how much the bias of the model that counts was changed
-    "not what training leaves on its way": (
-        3,
+def test_a_temporary_model_is_not_taken_for_the_runs(notebooks: Notebooks, split: Path) -> None:
+    ended = notebooks.program(
         """
         state = original()
         for epoch in range(3):
             torch.save(state, f'/kaggle/tmp/unlearning_epoch_{epoch}.pth')
             state['3.bias'] += 1
         torch.save(state, '/kaggle/tmp/unlearned_checkpoint_0.pth')
-        """,
-    ),
-    "the first of a series": (
-        1,
+        """
+    )
+    assert bias(ended.result.weights, split) == pytest.approx([3.0] * 10)
+
+
+def test_files_of_another_name_count_as_a_series(notebooks: Notebooks, split: Path) -> None:
+    ended = notebooks.program(
         """
         torch.save(original(), '/kaggle/tmp/start.pth')
         for i in range(512):
-            state = original(); state['3.bias'] += i + 1
+            state = original()
+            state['3.bias'] += i + 1
             torch.save(state, f'/kaggle/tmp/model_{i}.pth')
-        """,
-    ),
-    "the last epoch of a run that saves no more": (
-        3,
         """
-        import copy
-        first = network(); first.load_state_dict(original())
-        for i in range(512):
-            net = copy.deepcopy(first)
-            for e in range(3):
-                net[3].bias.data += 1
-                torch.save(net.state_dict(), f'/kaggle/tmp/{i}_epoch_{e}.pth')
-        """,
-    ),
-    "what the archive names": (
-        4,
+    )
+    assert bias(ended.result.weights, split) == pytest.approx([1.0] * 10)
+
+
+def test_the_archive_of_a_program_that_ends_decides(notebooks: Notebooks, split: Path) -> None:
+    ended = notebooks.program(
         """
+        import zipfile
+        state = original()
+        state['3.bias'] += 4
         torch.save(original(), 'a.pth')
-        state = original(); state['3.bias'] += 4; torch.save(state, 'b.pth')
-        !zip -q submission.zip b.pth
-        """,
-    ),
-    "what only the archive holds": (
-        2,
+        torch.save(state, 'b.pth')
+        with zipfile.ZipFile('submission.zip', 'w') as archive:
+            archive.write('b.pth')
+        """
+    )
+    assert bias(ended.result.weights, split) == pytest.approx([4.0] * 10)
+
+
+def test_a_model_that_only_the_archive_holds_is_taken(notebooks: Notebooks, split: Path) -> None:
+    ended = notebooks.program(
         """
         import io, zipfile
         with zipfile.ZipFile('submission.zip', 'w') as archive:
             for i in range(3):
-                state, content = original(), io.BytesIO()
+                state = original()
                 state['3.bias'] += i + 2
+                content = io.BytesIO()
                 torch.save(state, content)
                 archive.writestr(f'unlearned_checkpoint_{i}.pth', content.getvalue())
-        """,
-    ),
-    "the function's, if a program leaves one model": (1, FUNCTION + "torch.save(original(), 'kept.pth')"),
-    "the one model beside files without tensors": (
-        1,
         """
-        torch.save({'epoch': 3}, 'a_log.pth')
-        state = original(); state['3.bias'] += 1; torch.save(state, 'result.pth')
-        """,
-    ),
-}
+    )
+    assert bias(ended.result.weights, split) == pytest.approx([2.0] * 10), ended.log
 
 
-@pytest.mark.parametrize("case", COUNTS)
-def test_which_file_is_the_model(notebooks: Notebooks, split: Path, case: str) -> None:
-    by, program = COUNTS[case]
-    ended = notebooks.program(program)
-    assert bias(ended.result.weights, split) == pytest.approx([by] * 10), ended.log
+def test_a_program_without_a_model_calls_its_function(notebooks: Notebooks, split: Path) -> None:
+    ended = notebooks.program(FUNCTION, "torch.save(original(), 'kept.pth')")
+    assert bias(ended.result.weights, split) == pytest.approx([1.0] * 10), ended.log
 
 
 def test_a_program_without_model_and_function_says_so(notebooks: Notebooks) -> None:
@@ -412,6 +404,21 @@ def test_what_training_leaves_on_its_way_does_not_count(notebooks, split, on_the
     assert bias(ended.result.weights, split) == pytest.approx([4.0] * 10), ended.log
 
 
+def test_the_last_epoch_of_a_run_that_saves_no_more_counts(notebooks: Notebooks, split: Path) -> None:
+    ended = notebooks.program(
+        """
+        import copy
+        first = network(); first.load_state_dict(original())
+        for i in range(512):
+            net = copy.deepcopy(first)
+            for e in range(3):
+                net[3].bias.data += 1
+                torch.save(net.state_dict(), f'/kaggle/tmp/{i}_epoch_{e}.pth')
+        """
+    )
+    assert bias(ended.result.weights, split) == pytest.approx([3.0] * 10), ended.log
+
+
 @pytest.mark.parametrize(
     "second",
     [
@@ -431,12 +438,12 @@ def test_two_files_without_an_archive_are_not_guessed_between(notebooks: Noteboo
     assert "second.pth" not in notebooks.program(*cells, kind="hidden").result.verdict.message
 
 
+def test_one_model_beside_files_without_tensors_is_the_runs(notebooks: Notebooks, split: Path) -> None:
+    ended = notebooks.program("torch.save({'epoch': 3}, 'a_log.pth')", saves("result.pth", by=1))
+    assert bias(ended.result.weights, split) == pytest.approx([1.0] * 10), ended.log
+
+
 def test_an_error_before_any_model_names_what_was_written(notebooks: Notebooks) -> None:
     verdict = notebooks.program(saves("start.pth", by=1), "raise OSError(28, 'No space')").result.verdict
     assert verdict.error_class == "disk-limit"
     assert "written were start.pth (has no number in its name)" in verdict.message
-
-
-def test_a_file_that_an_error_has_cut_off_is_no_model(notebooks: Notebooks) -> None:
-    program = "open('/kaggle/tmp/unlearned_checkpoint_0.pth', 'wb').write(b'cut off')\nraise OSError(28, 'No space')"
-    assert notebooks.program(program).error_class == "disk-limit"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.guest.notebook.children import zip_files
+from sandbox.guest.notebook.zip_command import main
 
 
 @pytest.fixture
@@ -37,17 +37,27 @@ def members(path: str = "out.zip") -> set[str]:
     ],
 )
 def test_members_are_those_asked_for(folder: Path, words: list[str], expected: set[str]) -> None:
-    assert zip_files(words) == 0
+    assert main(words) == 0
     assert members() == expected
 
 
-def test_a_second_call_adds_and_an_absolute_path_loses_its_slash(folder: Path) -> None:
-    assert zip_files(["-m", "out.zip", "a.pth"]) == zip_files(["out.zip", str(folder / "b.pth")]) == 0
-    assert members() == {"a.pth", str(folder / "b.pth").lstrip("/")}
+def test_an_absolute_path_loses_its_slash(folder: Path) -> None:
+    assert main(["out.zip", str(folder / "a.pth")]) == 0
+    assert members() == {str(folder / "a.pth").lstrip("/")}
+
+
+def test_a_second_call_adds(folder: Path) -> None:
+    main(["out.zip", "a.pth"])
+    main(["out.zip", "a.pth", "b.pth"])
+    assert members() == {"a.pth", "b.pth"}
+
+
+def test_move_removes_the_files(folder: Path) -> None:
+    main(["-m", "out.zip", "a.pth"])
     assert not (folder / "a.pth").exists()
 
 
 @pytest.mark.parametrize("words", [[], ["out.zip"], ["out.zip", "missing"]])
 def test_nothing_to_do_is_an_error(folder: Path, words: list[str]) -> None:
-    assert zip_files(words) == 12
+    assert main(words) == 12
     assert not Path("out.zip").exists()
