@@ -150,6 +150,7 @@ def _compete(clients: Mapping[Entrant, LetheClient], organiser: LetheClient, pro
     sent: dict[str, str] = {}
     for entrant, client in clients.items():
         with client:
+            _join(client, entrant)
             sent[entrant.team] = _submitted(client, entrant)
 
     def known() -> dict[str, JsonObject | None]:
@@ -176,7 +177,7 @@ def _baselines(organiser: LetheClient) -> dict[str, JsonObject | None]:
 
 
 def _participant(settings: Settings, instance: RunningInstance, entrant: Entrant) -> LetheClient:
-    """Return a logged-in client of the entrant, registering account and team at the first demo."""
+    """Return a logged-in client of the entrant, registering the account at the first demo."""
     client = LetheClient(instance.url)
     password = kept_password(settings, entrant.account)
     try:
@@ -186,8 +187,16 @@ def _participant(settings: Settings, instance: RunningInstance, entrant: Entrant
             raise
         client.register(entrant.account, password)
         client.log_in(entrant.account, password, label="demo")
-        client.create_team(SLUG, entrant.team)
     return client
+
+
+def _join(client: LetheClient, entrant: Entrant) -> None:
+    """Make the entrant's team, unless an earlier demo has: only an open competition has teams."""
+    try:
+        client.create_team(SLUG, entrant.team)
+    except ApiError as error:
+        if error.http_status != 409:
+            raise
 
 
 def _submitted(client: LetheClient, entrant: Entrant) -> str:

@@ -17,7 +17,7 @@ from server.evaluations import evaluation_repository
 from server.models.evaluation import Disclosure, Evaluation
 from server.models.submission import Submission
 
-CLASSES = 32  # there are fewer classes of errors than this
+CLASSES = 32  # fewer classes of errors are a participant's fault
 SHOWN = ("message", "run", "exception_type", "file", "line")
 
 ErrorFields = dict[str, Any]

@@ -41,7 +41,6 @@ router = APIRouter()
 for pages in (
     assets,
     help_pages,
-    account_pages,
     auth_pages,
     emailed_link_pages,
     account_pages,
@@ -53,7 +52,6 @@ for pages in (
     team_pages,
     participation_pages,
     question_pages,
-    dashboard_pages,
     dashboard_pages,  # these before what takes any word for a competition's name
     new_competition_pages,
     data_pages,

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import select
@@ -18,6 +19,7 @@ from server.cli import demo
 from server.cli.demo import Stages, _write, competition_file
 from server.competitions import split_leases
 from server.competitions.split_leases import PreparedSplit
+from server.config import get_settings
 from server.models.account import Role
 from server.models.competition import Split, SplitState
 from tests.support.instance import PASSWORD, Instance, competition_toml
@@ -98,3 +100,31 @@ def test_demo_opens_beside_a_fast_scheduler(server: Instance, monkeypatch: pytes
             demo._wait_for_preparation(organiser, OverallProgress(demo.STEP_S, quiet=True))
             organiser.open(demo.SLUG)
             assert organiser.competition(slug)["state"] == "open"
+
+
+def test_entrants_have_accounts_while_it_prepares_and_teams_once_it_is_open(
+    server: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.account("olga", Role.ORGANISER)
+    address = "http://localhost"
+    get_settings().home.mkdir()
+    with OneTurnClient(server.client.app, base_url=address) as started:
+
+        def client_of_its_own(**_: object) -> OneTurnClient:
+            client = OneTurnClient(server.client.app, base_url=f"{address}/api/v1")
+            client.portal = started.portal
+            return client
+
+        monkeypatch.setattr(api.httpx, "Client", client_of_its_own)
+        monkeypatch.setattr(demo, "competition_file", lambda: competition_toml(demo.SLUG))
+        organiser = LetheClient(address)
+        organiser.log_in("olga", PASSWORD)
+        demo._begin_to_prepare(organiser)
+        instance = SimpleNamespace(url=address)
+        clients = {entrant: demo._participant(get_settings(), instance, entrant) for entrant in demo.ENTRANTS}
+        prepare_splits(server)
+        organiser.open(demo.SLUG)
+        for _start in range(2):
+            for entrant, client in clients.items():
+                demo._join(client, entrant)
+                assert client.get(f"/competitions/{demo.SLUG}/team")["name"] == entrant.team
