@@ -1,7 +1,7 @@
-"""Compile what the first score would wait for: bytecode of what is loaded, and the scorer's loops to machine code.
+"""Compile what every start would: bytecode of what is loaded, and the scorer's loops to machine code.
 
 uv compiles no bytecode, a sandbox can write none, and an environment may keep Python from writing any: without this,
-each process of an instance compiles torch's modules again. For `make install`, which runs both parts side by side.
+each process of an instance compiles torch's modules again. For `make install`, which runs the parts side by side.
 """
 
 import argparse
@@ -20,11 +20,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     PARTS[parser.parse_args(arguments).part]()
 
 
-def load() -> None:
-    """Load what the template of sandboxes and the web server do: Python keeps the bytecode."""
-    template = importlib.import_module("sandbox.guest.template")
-    template.import_usual_libraries()
-    importlib.import_module("server.main")
+def load_template() -> None:
+    """Load what a sandbox does: Python keeps the bytecode."""
+    importlib.import_module("sandbox.guest.template")
+
+
+def load_server() -> None:
+    """Load what a worker and the web server do."""
+    for name in ("worker.tasks", "server.main"):
+        importlib.import_module(name)
+
+
+def load_for_notebooks() -> None:
+    """Load what the sandbox of a notebook does."""
+    importlib.import_module("sandbox.guest.template").import_usual_libraries()
 
 
 def compile_scorer() -> None:
@@ -41,7 +50,12 @@ def compile_scorer() -> None:
     job.confidence_ratios(unlearned, retrained)
 
 
-PARTS = {"loaded": load, "scorer": compile_scorer}
+PARTS = {
+    "template": load_template,
+    "server": load_server,
+    "notebooks": load_for_notebooks,
+    "scorer": compile_scorer,
+}
 
 if __name__ == "__main__":
     main()

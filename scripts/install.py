@@ -25,7 +25,7 @@ PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 UV = (sys.executable, "-m", "uv", "pip", "install", "--python", sys.executable)
 DRIVER = Path("/proc/driver/nvidia")
 EVERY_S = 10.0
-PARTS = ("loaded", "scorer")  # of scripts/compile_ahead.py
+TO_RUN, TO_DEVELOP = ("template", "server"), ("notebooks", "scorer")  # parts of scripts/compile_ahead.py
 PROJECT = ("--no-deps", "--no-build-isolation", "--editable", str(ROOT))
 # What pip was told of where to get packages, as uv is told it.
 ASKED = {
@@ -40,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Install, saying what and how far. Return the exit status of whoever installed it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--to-run", action="store_true", help="leave out what only development needs")
-    left_out = names_left_out() if parser.parse_args(arguments).to_run else frozenset()
+    to_run = parser.parse_args(arguments).to_run
+    left_out = names_left_out() if to_run else frozenset()
     lock = without((ROOT / "requirements.lock").read_text(), left_out)
     packages = sum(line[0].isalnum() for line in lock.splitlines() if line)
     size = "about 7.4 GB" if not left_out else "about 6.7 GB" if "triton" not in left_out else "about 5.8 GB"
@@ -55,16 +56,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if status == 0:
         print(f"Installed in {time.monotonic() - began:.0f} s: {size_of_environment() / 1e9:.1f} GB.", flush=True)
         began = time.monotonic()
-        compile_ahead()
-        print(f"Compiled what the first start would in {time.monotonic() - began:.0f} s.", flush=True)
+        compile_ahead(TO_RUN)
+        compile_ahead(() if to_run else TO_DEVELOP)
+        print(f"Compiled what each start would in {time.monotonic() - began:.0f} s.", flush=True)
     return status
 
 
-def compile_ahead() -> None:
-    """Run the parts of scripts/compile_ahead.py side by side. It only saves time: a part that fails says so itself."""
+def compile_ahead(parts: Sequence[str]) -> None:
+    """Run parts of scripts/compile_ahead.py side by side. It only saves time: a part that fails says so itself."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     command = (sys.executable, "-m", "scripts.compile_ahead")
-    running = [subprocess.Popen([*command, part], cwd=ROOT, env=environment) for part in PARTS]
+    running = [subprocess.Popen([*command, part], cwd=ROOT, env=environment) for part in parts]
     for process in running:
         process.wait()
 
