@@ -112,21 +112,21 @@ class Phase(Section):
     """A time between the opening and the close. It ends where the next one begins, the last one at the close."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?$", max_length=40)]
-    begins_at: Timestamp | None = Field(default=None, description="of the first phase: empty, it begins at the opening")
+    begins_at: Timestamp | None = Field(default=None, description="unset: at the opening; of the first phase")
     counts: bool = Field(
         default=True,
         description="whether its submissions rank and may become finals; else they have a leaderboard of their own",
     )
-    submissions_per_day: int | None = Field(default=None, ge=1, description="default: that of limits")
-    submissions_total: int | None = Field(default=None, ge=1, description="in this phase; default: that of limits")
+    submissions_per_day: int | None = Field(default=None, ge=1, description="unset: that of limits")
+    submissions_total: int | None = Field(default=None, ge=1, description="in this phase; unset: that of limits")
 
 
 class Late(Section):
     """Submissions after the close: unofficial, on a leaderboard of their own, never among the finals."""
 
     accepted: bool = False
-    until: Timestamp | None = Field(default=None, description="empty: until the competition is archived")
-    submissions_per_day: int | None = Field(default=None, ge=1, description="default: that of limits")
+    until: Timestamp | None = Field(default=None, description="unset: until the competition is archived")
+    submissions_per_day: int | None = Field(default=None, ge=1, description="unset: that of limits")
 
 
 def require_phases_in_order(phases: Sequence[Phase], late: Late, *, opens_at: datetime, closes_at: datetime) -> None:

@@ -98,9 +98,15 @@ def undeclared(classes: set[type]) -> list[str]:
         f"{found.__name__}.{name}"
         for found in classes
         for name, annotation in hints(found).items()
-        if not is_gated(annotation)
-        and not {(base.__name__, each) for base in found.__mro__ for each in (name, ANY)} & declared()
+        if not is_gated(annotation) and not any(is_declared(base, name) for base in found.__mro__)
     )
+
+
+def is_declared(found: type, name: str) -> bool:
+    """Return whether a class's own field is declared; ANY is of those that it has, not of a subclass's."""
+    if (found.__name__, name) in declared():
+        return True
+    return (found.__name__, ANY) in declared() and name in hints(found)
 
 
 def models(annotation: Any) -> Iterator[type]:
