@@ -112,7 +112,7 @@ class Phase(Section):
     """A time between the opening and the close. It ends where the next one begins, the last one at the close."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?$", max_length=40)]
-    begins_at: Timestamp | None = Field(default=None, description="unset: at the opening; of the first phase")
+    begins_at: Timestamp | None = Field(default=None, description="unset for the first phase: at the opening")
     counts: bool = Field(
         default=True,
         description="whether its submissions rank and may become finals; else they have a leaderboard of their own",
