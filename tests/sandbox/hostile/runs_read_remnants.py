@@ -3,7 +3,7 @@ import re
 import time
 
 REQUEST = re.compile(rb'"token": "([0-9a-f]+)"')
-ENOUGH_S = 1.0  # of processor time, below what a run has: how far that gets depends on the machine
+ENOUGH_S = 0.5  # of processor time, below what a run has: how far that gets depends on the machine
 
 
 def unlearning(net, retain, forget, validation):
