@@ -13,6 +13,7 @@ from typing import Any
 import uvicorn
 
 from server import open_files
+from server.parsing.client import parsing_process
 from server.private_files import instance_settings
 
 MAX_HEAD_BYTES = 32 << 10  # of a request's address and headers
@@ -46,6 +47,7 @@ def main() -> None:
     import_module("server.main")
     gc.freeze()
     gc.enable()
+    parsing_process(os.getpid()).start()
     config = uvicorn.Config(
         "server.main:create_app",
         factory=True,

@@ -61,6 +61,7 @@ LANDED = [
     "0032_versions_of_splits",
     "0033_unconfirmed_scores",
     "0034_avoided_hosts",
+    "0035_scoring_leases",
 ]
 
 REFUSED = {

@@ -18,7 +18,6 @@ from rich.table import Table
 import server
 from lethe.cli.overall_progress import OverallProgress, preparation_so_far
 from lethe.client.api import ApiError, JsonObject, LetheClient
-from lethe.competition.file import parse_competition
 from lethe.errors import HostFault, InvalidCompetitionFile
 from server.cli.close_command import board_table
 from server.cli.seed_accounts import PARTICIPANT, kept_password, log_in_lines, organiser_credentials
@@ -229,9 +228,7 @@ def competition_file() -> str:
     moment = datetime.now(UTC).replace(microsecond=0)
     for key, value in (("opens_at", moment - timedelta(minutes=1)), ("closes_at", moment + OPEN_FOR)):
         text = re.sub(rf"^{key} = .*$", f"{key} = {value.isoformat()}", text, flags=re.MULTILINE)
-    text = re.sub(r"^merge_deadline = .*$", "", text, flags=re.MULTILINE)
-    parse_competition(text, source=f"{SLUG}.toml")
-    return text
+    return re.sub(r"^merge_deadline = .*$", "", text, flags=re.MULTILINE)
 
 
 def _print(outcome: JsonObject, stages: Stages, instance: RunningInstance, settings: Settings) -> None:

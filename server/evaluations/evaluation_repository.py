@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import and_, delete, func, or_, select, true, update
+from sqlalchemy import ColumnElement, and_, delete, func, or_, select, true, update
 from sqlalchemy.orm import Session, joinedload
 
 from lethe.competition.visibility import Visibility
-from server.db import changed_rows, database_time
+from server.db import changed_rows, changes_one_row, database_time
 from server.evaluations.queue_repository import in_state
 from server.models.competition import Competition, Split, Team
 from server.models.evaluation import (
@@ -296,11 +296,28 @@ def has_score(session: Session, evaluation_id: str) -> bool:
     return any(session.get(table, evaluation_id) is not None for table in (PublicScore, PrivateScore))
 
 
+def claim_scoring(session: Session, evaluation_id: str, *, lease_s: float) -> bool:
+    """Lease an evaluation that waits for a score, or whose scorer was lost. Return False if there is nothing to do."""
+    one = update(Evaluation).where(Evaluation.id == evaluation_id, _is_to_score())
+    return changes_one_row(session, one.values(scoring_until=database_time(lease_s)))
+
+
+def _is_to_score() -> ColumnElement[bool]:
+    waits = (Evaluation.state == EvaluationState.SCORING.value) & Evaluation.scoring_until.is_(None)
+    return waits | (Evaluation.scoring_until < database_time())
+
+
+def hold_scoring(session: Session, evaluation_id: str, *, lease_s: float | None) -> None:
+    """Extend the lease of an evaluation's scoring; None ends it."""
+    until = None if lease_s is None else database_time(lease_s)
+    session.execute(update(Evaluation).where(Evaluation.id == evaluation_id).values(scoring_until=until))
+
+
 def unscored(session: Session, *, since_before: datetime, most: int) -> Sequence[str]:
-    """Return some evaluations whose runs are all done but whose score has not come, the longest waiting first."""
+    """Return some evaluations whose runs are all done and that no worker scores, the longest waiting first."""
     return session.scalars(
         select(Evaluation.id)
-        .where(Evaluation.state == EvaluationState.SCORING.value, Evaluation.finished_at < since_before)
+        .where(_is_to_score(), Evaluation.finished_at < since_before)
         .order_by(Evaluation.finished_at, Evaluation.id)
         .limit(most)
     ).all()

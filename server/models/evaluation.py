@@ -118,6 +118,7 @@ class Evaluation(Base):
     created_at: Mapped[datetime] = mapped_column(default=now)
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+    scoring_until: Mapped[datetime | None]  # the lease of the worker that scores it
 
     submission: Mapped[Submission] = relationship(lazy="raise")
     split: Mapped[Split] = relationship(lazy="raise")

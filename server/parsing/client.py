@@ -77,6 +77,11 @@ class ParsingProcess:
         ours.close()
         raise HostFault("The process that reads uploads cannot be started", retry_after_s=BUSY_S)
 
+    def start(self) -> None:
+        """Start the process before it is needed: it loads for some seconds."""
+        with self._lock:
+            self._running()
+
     def stop(self) -> None:
         """End the process. May be called twice."""
         with self._lock:
@@ -138,7 +143,8 @@ def turns() -> ReadingTurns:
 
 
 @lru_cache
-def _parsing_process(_pid: int) -> ParsingProcess:
+def parsing_process(_pid: int) -> ParsingProcess:
+    """Return the one of this process."""
     process = ParsingProcess()
     atexit.register(process.stop)
     return process
@@ -179,7 +185,7 @@ def _run(task: str, data: bytes, files: tuple[IO[bytes], ...], options: dict[str
     limits = get_limits(task)
     header = {"task": task, "bytes": len(data), "limits": vars(limits), "options": options}
     for _ in range(ATTEMPTS):
-        with _parsing_process(os.getpid()).connect(*files) as connection:
+        with parsing_process(os.getpid()).connect(*files) as connection:
             connection.settimeout(limits.wall_s + ANSWER_AFTER_S)
             answer = _exchange(connection, json.dumps(header).encode() + b"\n", data, wall_s=limits.wall_s)
         if answer is not None:

@@ -32,8 +32,8 @@ class ScoreDoubt:
     """See `lethe.metrics.scoring.calibration.Doubt`.
 
     disagreement: by how much of the oracle's F a published family gives more than crossfit; None where it could not be
-    computed. reasons: sentences. is_suspect: there are some. was_unconfirmed: the score needs a confirmation, or has
-    one.
+    computed, and until it is, after the score. reasons: sentences. is_suspect: there are some. was_unconfirmed: the
+    score needs a confirmation, or has one.
     """
 
     disagreement: float | None
@@ -48,9 +48,9 @@ class ScoreDoubt:
     def read(cls, details: Mapping[str, Any]) -> Self | None:
         """Return it from a score's details; None for a score from before version 0.3."""
         flags = details.get("flags", {})
-        if "disagreement" not in flags:
+        if "held" not in flags:
             return None
-        return cls(flags["disagreement"], tuple(flags["reasons"]), bool(flags["held"]))
+        return cls(flags.get("disagreement"), tuple(flags["reasons"]), bool(flags["held"]))
 
 
 def get_scoring(session: Session, evaluation: Evaluation) -> Scoring:
@@ -91,10 +91,18 @@ class ScoreRecord(BaseModel):
     epsilon: bytes | None = None  # as `models.evaluation` keeps it
 
 
-def results_to_score(session: Session, evaluation_id: str) -> list[Shard] | None:
-    """Return the shards of runs, in order, or None if the evaluation does not wait for a score."""
-    evaluation = evaluation_repository.evaluation_with_split(session, evaluation_id)
-    if evaluation is None or evaluation.state != EvaluationState.SCORING.value:
+def claim(session: Session, evaluation_id: str, *, lease_s: float) -> list[Shard] | None:
+    """Lease the scoring of an evaluation. Return the shards of its runs, in order, None if there is nothing to do.
+
+    A worker holds it until its score is recorded and `record_doubt` was called; if it is lost, another claims it.
+    """
+    if not evaluation_repository.claim_scoring(session, evaluation_id, lease_s=lease_s):
+        return None
+    if session.get_one(Evaluation, evaluation_id).state not in (
+        EvaluationState.SCORING.value,
+        EvaluationState.SCORED.value,
+    ):
+        evaluation_repository.hold_scoring(session, evaluation_id, lease_s=None)
         return None
     shards = [s for s in evaluation_repository.get_shards(session, [evaluation_id]) if s.kind == ShardKind.RUNS.value]
     return sorted(shards, key=lambda shard: shard.first_run)
@@ -147,6 +155,15 @@ def record(
     if score.replicates is not None:
         send_after_commit(session, GROUP_TIES, split.id)
     return True
+
+
+def record_doubt(session: Session, evaluation_id: str, flags: Mapping[str, Any]) -> None:
+    """Store what an organiser should look at, and end the lease of the scoring."""
+    score: PublicScore | PrivateScore | None = session.get(PublicScore, evaluation_id, with_for_update=True)
+    score = score or session.get(PrivateScore, evaluation_id, with_for_update=True)
+    if score is not None:
+        score.details = {**score.details, "flags": dict(flags)}
+    evaluation_repository.hold_scoring(session, evaluation_id, lease_s=None)
 
 
 def notify_unconfirmed(session: Session, evaluation: Evaluation, score: PublicScore | PrivateScore) -> None:

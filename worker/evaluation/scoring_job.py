@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from lethe.metrics.scoring.resampling import Replicates
 from lethe.metrics.scoring.score import ModelOutputs, Score
 from server.competitions.stored_file import stored_file
 from server.db import Database
+from server.evaluations import evaluation_repository
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, Shard
 from server.models.submission import Submission
@@ -41,6 +42,7 @@ from server.scoring.scores import ScoreRecord, get_scoring
 from server.storage import split_key
 from worker.context import WorkerContext
 from worker.evaluation.stored_results import read_results
+from worker.host.heartbeat import Heart
 from worker.split_storage.local_splits import local_split, made_again_where_damaged
 
 log = structlog.get_logger()
@@ -102,12 +104,26 @@ class ScoringWork:
 
 
 def score_evaluation(context: WorkerContext, evaluation_id: str) -> bool:
-    """Score an evaluation whose runs are all done. Return False if there was nothing to do."""
-    work = _work(context, evaluation_id)
-    if work is None:
-        return False
-    with made_again_where_damaged(context, evaluation_id):
-        return _score(context, work)
+    """Score an evaluation whose runs are all done, and compare the families of attacks on it. Return False if there
+    was nothing to do."""
+    lease_s, database = context.settings.lease_s, context.database
+    with database.write() as session:
+        shards = scores.claim(session, evaluation_id, lease_s=lease_s)
+        if shards is None:
+            return False
+        work = scoring_work(session, evaluation_id, shards)
+
+    def hold(lease_s: float | None) -> bool:
+        with database.write() as session:
+            evaluation_repository.hold_scoring(session, evaluation_id, lease_s=lease_s)
+        return True
+
+    with made_again_where_damaged(context, evaluation_id), Heart(lambda: hold(lease_s), every_s=lease_s / 4):
+        try:
+            return _score(context, work)
+        except Exception:
+            hold(None)
+            raise
 
 
 def _score(context: WorkerContext, work: ScoringWork) -> bool:
@@ -118,7 +134,8 @@ def _score(context: WorkerContext, work: ScoringWork) -> bool:
     judged = ModelOutputs(unlearned.confidences, unlearned.retain_accuracy, unlearned.test_accuracy)
     found = score_outputs(judged, retrained, scoring=work.scoring, attack_seed=work.attack_seed)
     oracle = oracle_score(split_dir, work.manifest_sha256, work.scoring, work.oracle_seed)
-    doubt = doubt_about(
+    doubt = partial(
+        doubt_about,
         found,
         oracle,
         unlearned=unlearned.confidences,
@@ -141,13 +158,17 @@ def _score(context: WorkerContext, work: ScoringWork) -> bool:
             _record(
                 found,
                 unlearned,
-                confidence_ratios(judged, retrained) | {"flags": _flags(doubt), "run_time": _run_time(work, unlearned)},
+                confidence_ratios(judged, retrained)
+                | {"flags": _flags(doubt(compares_families=False)), "run_time": _run_time(work, unlearned)},
                 ranked,
             ),
             oracle=oracle_as_data(oracle, work.file.ranking),
             asked_at=work.asked_at,
         )
     log.info("scored", evaluation=evaluation_id, recorded=recorded)
+    flags = _flags(doubt())
+    with context.database.write() as session:
+        scores.record_doubt(session, evaluation_id, flags)
     return recorded
 
 
@@ -229,12 +250,6 @@ def _flags(doubt: Doubt) -> dict[str, Any]:
         "suspect": bool(doubt.reasons),
         "held": doubt.is_held,
     }
-
-
-def _work(context: WorkerContext, evaluation_id: str) -> ScoringWork | None:
-    with context.database.read() as session:
-        shards = scores.results_to_score(session, evaluation_id)
-        return None if shards is None else scoring_work(session, evaluation_id, shards)
 
 
 def scoring_work(session: Session, evaluation_id: str, shards: Sequence[Shard]) -> ScoringWork:

@@ -116,7 +116,7 @@ class Doubt:
 
     disagreement: the largest share of the oracle's F that a published family gives, less crossfit's share. Honest
     entries of docs/organisers/what-wins-without-unlearning.md have at most HONEST_DISAGREEMENT; entries that aim at a
-    published family have .5 to 3. None where the oracle's F is 0.
+    published family have .5 to 3. None where the oracle's F is 0 or families were not compared.
     above_oracle: the score is above the oracle's 95 % interval. copied_models: runs that equal a retrained model.
     reasons: a sentence for each of them that is out of the ordinary.
     is_held: the score counts only once an organiser has confirmed it.
@@ -133,17 +133,23 @@ class Doubt:
 
 
 def doubt_about(
-    score: Score, oracle: Score, *, unlearned: npt.ArrayLike, oracle_models: npt.ArrayLike, retrained: npt.ArrayLike
+    score: Score,
+    oracle: Score,
+    *,
+    unlearned: npt.ArrayLike,
+    oracle_models: npt.ArrayLike,
+    retrained: npt.ArrayLike,
+    compares_families: bool = True,
 ) -> Doubt:
     """Return what an organiser should look at before a score counts.
 
     score, oracle: as ranked, by one family. unlearned, oracle_models, retrained: confidences, shape (n_models,
-    n_examples).
+    n_examples). compares_families: compute the disagreement, which takes longer than a score and holds none back.
     """
     u, o, r = (np.asarray(side, np.float64) for side in (unlearned, oracle_models, retrained))
-    shares = {family: _share(family, u, o, r) for family in AttackFamily}
+    shares = {family: _share(family, u, o, r) for family in AttackFamily} if compares_families else {}
     published = {family: share for family, share in shares.items() if family.is_published and share is not None}
-    robust = shares[AttackFamily.CROSSFIT]
+    robust = shares.get(AttackFamily.CROSSFIT)
     disagreement = None if robust is None or not published else max(published.values()) - robust
     copied = suspicion(u, r).copied_models
     above = oracle.interval is not None and score.headline > oracle.interval[1]

@@ -126,6 +126,18 @@ def test_score_is_requested_again_whatever_the_workers_clock(database, submit, s
     assert sent == [SCORE_EVALUATION]
 
 
+def test_score_is_not_requested_again_while_a_worker_holds_it(
+    database: Database, submit: Submit, sent: list[str]
+) -> None:
+    evaluation_id = all_runs_done(database, submit("a"))
+    with database.write() as session:
+        later = clock(session) + timedelta(seconds=11)
+        assert scores.claim(session, evaluation_id, lease_s=60.0)
+        assert lease_reaper.sweep(session, later, max_attempts=3).scores_asked == 0
+        session.get_one(Evaluation, evaluation_id).scoring_until = clock(session) - timedelta(seconds=1)
+        assert lease_reaper.sweep(session, later, max_attempts=3).scores_asked == 1
+
+
 def test_score_is_requested_again_as_soon_as_the_sweeper_says(database, submit, sent):
     all_runs_done(database, submit("a"))
     sent.clear()  # the message is lost
@@ -180,7 +192,7 @@ def test_score_before_the_last_shard_is_refused(database: Database, submit: Subm
     submit("a")
     shard = claim(database)
     with database.write() as session:
-        assert scores.results_to_score(session, shard.evaluation_id) is None
+        assert scores.claim(session, shard.evaluation_id, lease_s=60.0) is None
         assert not scores.record(session, shard.evaluation_id, SCORE)
 
 

@@ -143,7 +143,7 @@ def test_reader_that_breaks_is_the_texts_fault() -> None:
 
 def test_killed_parsing_process_is_started_again() -> None:
     check(GOOD_CODE)
-    process = client._parsing_process(os.getpid())
+    process = client.parsing_process(os.getpid())
     assert process._process is not None
     os.kill(process._process.pid, signal.SIGKILL)
     process._process.wait()
@@ -178,7 +178,7 @@ def test_answer_of_a_reader_that_has_ended_already_is_read(monkeypatch: pytest.M
 
     ours, theirs = socket.socketpair()
     readers = iter([theirs])
-    monkeypatch.setattr(client, "_parsing_process", lambda _pid: AtOnce())
+    monkeypatch.setattr(client, "parsing_process", lambda _pid: AtOnce())
     assert check(data) == "whole"
 
 
@@ -287,7 +287,7 @@ def test_child_that_had_much_to_do_reads_no_other_text() -> None:
 
 
 def _connected() -> socket.socket:
-    return client._parsing_process(os.getpid()).connect()
+    return client.parsing_process(os.getpid()).connect()
 
 
 def _request(data: bytes) -> tuple[bytes, bytes]:

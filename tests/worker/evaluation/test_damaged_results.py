@@ -12,6 +12,7 @@ from lethe.evaluation.model_outputs import OUTPUT_PATHS
 from lethe.runtime.error_classes import ErrorClass
 from server.competitions import split_leases, stalled_preparations
 from server.competitions.stalled_preparations import CHECKING
+from server.config import Settings
 from server.db import clock
 from server.evaluations import leases
 from server.evaluations.claimed_shard import ShardFailure
@@ -62,7 +63,7 @@ def close(server: Instance, *, seed: int) -> None:
 
 
 def score(server: Instance, evaluation: str) -> bool:
-    context: Any = SimpleNamespace(database=server.database, storage=server.storage)
+    context: Any = SimpleNamespace(database=server.database, storage=server.storage, settings=Settings())
     return score_evaluation(context, evaluation)
 
 
@@ -122,7 +123,7 @@ def test_score_stays_where_damaged_runs_cannot_be_made_again(server: Instance, e
 def damage_after_the_score(server: Instance, evaluation: str) -> None:
     """Damage the result, and read it as the task of the metrics does."""
     flip_a_byte(file_of_result(server))
-    context: Any = SimpleNamespace(database=server.database, storage=server.storage)
+    context: Any = SimpleNamespace(database=server.database, storage=server.storage, settings=Settings())
     with server.database.read() as session:
         shards = session.scalars(select(Shard).where(Shard.evaluation_id == evaluation)).all()
     with pytest.raises(ResultsMadeAgain, match="of 1 shards"):
@@ -166,7 +167,7 @@ def test_split_that_is_damaged_again_and_again_is_not_checked_for_ever(server: I
 def test_shard_that_meets_a_damaged_split_has_it_checked(server: Instance, evaluation: str) -> None:
     with server.database.read() as session:
         split_id = session.get_one(Evaluation, evaluation).split_id
-    context: Any = SimpleNamespace(database=server.database)
+    context: Any = SimpleNamespace(database=server.database, settings=Settings())
     with pytest.raises(DamagedSplit, match="gone"), made_again_where_damaged(context, evaluation):
         raise DamagedSplit("gone")
     with server.database.read() as session:

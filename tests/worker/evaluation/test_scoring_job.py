@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,13 +18,16 @@ from lethe.data.errors import DamagedSplit
 from lethe.evaluation.competition_score import secret_attack_seed
 from lethe.evaluation.model_outputs import OUTPUT_PATHS
 from lethe.evaluation.shard_outputs import ShardOutputs
+from lethe.metrics.scoring.calibration import Doubt, doubt_about
 from lethe.metrics.scoring.epsilon import per_example_epsilon
 from server.competitions.stored_file import stored_file
-from server.db import Database
+from server.config import Settings
+from server.db import Database, now
 from server.logging import current_request_id as request_id
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, EvaluationState, PrivateScore, PublicScore, Shard, ShardState
 from server.models.submission import Submission
+from server.scoring import scores
 from server.storage import Storage, split_key
 from tests.server.evaluations.conftest import N, add_submission, competition, database, sent
 from tests.support.stored_outputs import outputs, stored_split
@@ -66,7 +70,7 @@ def epsilon(stored: bytes | None) -> NDArray[np.float32]:
 def test_score_stores_each_epsilon_in_the_table_of_its_split(database, competition, sent, tmp_path, *, visibility):
     storage = Storage((tmp_path / "storage").as_uri())
     evaluation_id = waiting_for_score(database, competition, visibility, storage, given=outputs(1))
-    context = SimpleNamespace(database=database, storage=storage)
+    context = SimpleNamespace(database=database, storage=storage, settings=Settings())
     assert score_evaluation(context, evaluation_id)  # type: ignore[arg-type]  # what scoring needs of a context
     with database.read() as session:
         code = session.scalars(select(Submission)).one().content_sha256
@@ -107,10 +111,61 @@ def test_time_of_runs_is_kept_beside_the_limit_of_its_kind(
     with database.write() as session:
         split = session.scalars(select(Split).where(Split.visibility == "public")).one()
         split.retraining_cpu_s, split.start_cpu_s = retraining_cpu_s, 0.25
-    context = SimpleNamespace(database=database, storage=storage)
+    context = SimpleNamespace(database=database, storage=storage, settings=Settings())
     assert score_evaluation(context, evaluation_id)  # type: ignore[arg-type]
     with database.read() as session:
         assert session.scalars(select(PublicScore)).one().details["run_time"] == expected
+
+
+def test_one_worker_scores_an_evaluation_and_another_where_that_one_is_lost(
+    database: Database, competition: Competition, sent: list[str], tmp_path: Path
+) -> None:
+    storage = Storage((tmp_path / "storage").as_uri())
+    evaluation_id = waiting_for_score(database, competition, Visibility.PUBLIC, storage, given=outputs(1))
+    context: Any = SimpleNamespace(database=database, storage=storage, settings=Settings())
+    with database.write() as session:
+        assert scores.claim(session, evaluation_id, lease_s=60.0)
+    assert not score_evaluation(context, evaluation_id)
+    with database.write() as session:
+        evaluation = session.get_one(Evaluation, evaluation_id)
+        assert not session.scalars(select(PublicScore)).all()
+        evaluation.scoring_until = now() - timedelta(seconds=1)
+    assert score_evaluation(context, evaluation_id)
+    assert not score_evaluation(context, evaluation_id)
+    with database.write() as session:
+        evaluation = session.get_one(Evaluation, evaluation_id)
+        assert evaluation.scoring_until is None
+        evaluation.scoring_until = now() - timedelta(seconds=1)  # lost while it compared families
+        session.scalars(select(PublicScore)).one().details |= {"flags": {}}
+    assert not score_evaluation(context, evaluation_id)
+    with database.read() as session:
+        assert session.scalars(select(PublicScore)).one().details["flags"]["reasons"]
+        assert session.get_one(Evaluation, evaluation_id).scoring_until is None
+
+
+def test_a_score_does_not_wait_for_other_families(
+    database: Database, competition: Competition, sent: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = Storage((tmp_path / "storage").as_uri())
+    evaluation_id = waiting_for_score(database, competition, Visibility.PUBLIC, storage, given=outputs(1))
+    recorded = []
+
+    def look(*sides: Any, compares_families: bool = True, **models: Any) -> Doubt:
+        if compares_families:
+            with database.read() as session:
+                recorded.append(session.scalars(select(PublicScore)).one().details["flags"]["disagreement"])
+            return Doubt(0.5, above_oracle=False, copied_models=0, reasons=("one",))
+        return doubt_about(*sides, compares_families=False, **models)
+
+    monkeypatch.setattr("worker.evaluation.scoring_job.doubt_about", look)
+    assert score_evaluation(
+        SimpleNamespace(database=database, storage=storage, settings=Settings()),  # type: ignore[arg-type]
+        evaluation_id,
+    )
+    assert recorded == [None]
+    with database.read() as session:
+        doubt = scores.ScoreDoubt.read(session.scalars(select(PublicScore)).one().details)
+    assert doubt == scores.ScoreDoubt(0.5, ("one",), was_unconfirmed=False)
 
 
 @pytest.mark.parametrize("kind", ["retrained", "oracle"])
@@ -122,11 +177,12 @@ def test_damaged_outputs_give_no_score(database, competition, sent, tmp_path, *,
     for place in range(1, 51):
         content[-place * 8 + 7] ^= 0x01  # of a number's last byte: the file can still be read
     path.write_bytes(content)
-    context = SimpleNamespace(database=database, storage=storage)
+    context = SimpleNamespace(database=database, storage=storage, settings=Settings())
     with pytest.raises(DamagedSplit, match=f"{kind}/outputs.safetensors: wrong content"):
         score_evaluation(context, evaluation_id)  # type: ignore[arg-type]
     with database.read() as session:
         assert session.scalars(select(PublicScore)).all() == []
+        assert session.get_one(Evaluation, evaluation_id).scoring_until is None  # asked for again soon
 
 
 @pytest.mark.parametrize(("module", "job"), [("scoring_job", "score_evaluation"), ("metrics_job", "compute_metrics")])

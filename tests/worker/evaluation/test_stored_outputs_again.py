@@ -9,6 +9,7 @@ from sqlalchemy import select
 
 from lethe.evaluation.model_outputs import OUTPUT_PATHS
 from server.competitions.stored_file import stored_file
+from server.config import Settings
 from server.models.account import Role
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, PublicScore, Shard, ShardState
@@ -68,7 +69,7 @@ def scored(server: Instance, name: str, seed: int) -> str:
 
 
 def score_what_waits(server: Instance) -> int:
-    context = SimpleNamespace(database=server.database, storage=server.storage)
+    context = SimpleNamespace(database=server.database, storage=server.storage, settings=Settings())
     with server.database.read() as session:
         waiting = session.scalars(select(Evaluation.id).where(Evaluation.state == "scoring")).all()
     return sum(score_evaluation(context, each) for each in waiting)  # type: ignore[arg-type]  # what scoring needs
