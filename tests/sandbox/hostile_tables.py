@@ -1,4 +1,4 @@
-"""Attacks of one call each, as tables: whatever the kernel would do with it, the sandbox has to refuse it."""
+"""Attacks of one call or file each, as tables: whatever the kernel would do with it, the sandbox has to refuse it."""
 
 from pathlib import Path
 
@@ -107,6 +107,74 @@ SOCKETS = {
     ),
     "network_vsock": ("reach the hypervisor's host through VSOCK", "socket.AF_VSOCK, socket.SOCK_STREAM", "pass"),
 }
+# Files that are opened, and what is done with them.
+OPENED = """# Tries to {attempt}. Must end in: weights
+import os
+
+
+def unlearning(net, retain, forget, validation):
+    for path in {paths}:
+        try:
+            descriptor = os.open(path, os.{flag})
+            {use}
+        except OSError:
+            continue
+        raise AssertionError("breach: " + path)
+"""
+READ, CHANGED = ("O_RDONLY", "os.read(descriptor, 16)"), ("O_WRONLY", "os.close(descriptor)")  # never written to
+FILES = {
+    "files_change_cgroup": (
+        "open control groups for writing",
+        CHANGED,
+        "/sys/fs/cgroup/cgroup.procs /sys/fs/cgroup/memory/cgroup.procs /sys/fs/cgroup/pids/pids.max",
+    ),
+    "files_change_data": (
+        "open the split's data for writing",
+        CHANGED,
+        "/data/retain.safetensors /data/original_model.safetensors /data/network.json",
+    ),
+    "files_change_interpreter": (
+        "open the interpreter and torch for writing",
+        CHANGED,
+        "/opt/python/bin/python3 /opt/python/lib/python3.11/os.py /opt/site/torch/__init__.py "
+        "/opt/lethe/sandbox/guest/harness.py",
+    ),
+    "files_change_own_code": ("open the submission's own files for writing", CHANGED, "/submission/submission.py"),
+    "files_change_sysctl": (
+        "open the kernel's settings for writing",
+        CHANGED,
+        "/proc/sys/kernel/core_pattern /proc/sys/kernel/modprobe /proc/sys/vm/overcommit_memory /proc/sysrq-trigger "
+        "/proc/self/../sys/kernel/hostname",
+    ),
+    "files_hidden_data": (
+        "read the hidden half of the split beside the visible one",
+        READ,
+        "/data/../hidden/test.safetensors /data/../hidden/secret /hidden/secret /data/hidden/secret",
+    ),
+    "files_passwords": (
+        "read the host's accounts and keys",
+        READ,
+        "/etc/passwd /etc/shadow /root/.ssh/id_rsa /etc/ssl/private /etc/machine-id",
+    ),
+    "files_raw_devices": (
+        "open disks, memory and the kernel's log",
+        READ,
+        "/dev/mem /dev/kmem /dev/port /dev/vda /dev/sda /dev/nvme0n1 /dev/kmsg /dev/tty /dev/console /dev/ptmx "
+        "/dev/kvm /dev/fuse /dev/net/tun",
+    ),
+    "files_system": (
+        "read the machine's own description",
+        READ,
+        "/sys/class/dmi/id/product_uuid /sys/kernel/notes /boot/vmlinuz /run/systemd/private /var/run/docker.sock "
+        "/sys/fs/cgroup/cgroup.procs",
+    ),
+    "proc_kernel": (
+        "read the kernel's memory and symbols",
+        READ,
+        "/proc/kcore /proc/kallsyms /proc/kmsg /proc/iomem /proc/keys /proc/sys/kernel/random/boot_id /proc/timer_list "
+        "/proc/config.gz",
+    ),
+}
 
 
 def write_attacks(folder: Path) -> None:
@@ -115,3 +183,6 @@ def write_attacks(folder: Path) -> None:
         (folder / f"{name}.py").write_text(CALL.format(attempt=attempt, call=call), encoding="utf-8")
     for name, (attempt, kind, use) in SOCKETS.items():
         (folder / f"{name}.py").write_text(SOCKET.format(attempt=attempt, kind=kind, use=use), encoding="utf-8")
+    for name, (attempt, (flag, use), paths) in FILES.items():
+        text = OPENED.format(attempt=attempt, paths=paths.split(), flag=flag, use=use)
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")

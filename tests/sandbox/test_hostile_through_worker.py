@@ -7,7 +7,7 @@ a broker, a pool of two workers with warm sandboxes for the public sample and fo
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,20 +18,19 @@ import pytest
 from lethe.client.api import LetheClient
 from server.models.evaluation import Evaluation, PublicScore, ShardAttempt
 from server.models.submission import ENDED, Submission
-from tests.end_to_end.conftest import Instance, open_instance
+from tests.end_to_end.conftest import Instance, open_competition, open_instance
 from tests.sandbox.hostile_suite import Attack, attacks, canaries, process_groups
 
 pytestmark = pytest.mark.slow
 
-N = 2
 ALL_WITHIN_S = 900.0  # a quiet machine takes a minute
 TOML = """
-slug = "tiny"
+slug = "{slug}"
 title = "Hostile"
 opens_at = {opens}
 closes_at = {closes}
-n_models = {n}
-shard_runs = {n}
+n_models = 2
+shard_runs = 2
 [scoring]
 attacks = "reference"
 bootstrap_resamples = 0
@@ -54,7 +53,7 @@ fraction = 0.1
 wall_time_s = 600
 run_wall_time_s = 60
 run_wall_time_floor_s = 60
-run_cpu_time_s = 4
+run_cpu_time_s = {cpu_s}
 run_idle_time_s = 1
 memory_mib = 256
 processes = 24
@@ -73,8 +72,6 @@ def unlearning(net, retain, forget, validation):
         optimiser.step()
 """
 ATTACKS = attacks()
-
-HostState = Callable[[], dict[str, object]]
 
 
 @dataclass(frozen=True)
@@ -106,17 +103,23 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
     good.write_text(GOOD, encoding="utf-8")
     moment = datetime.now(UTC).replace(microsecond=0)
     day = timedelta(days=1)
-    toml = TOML.format(opens=(moment - day).isoformat(), closes=(moment + day).isoformat(), n=N)
+    # A run over its processor time is tried again: attacks without an end get less of it.
+    tiny, brief = (
+        TOML.format(slug=slug, cpu_s=cpu_s, opens=(moment - day).isoformat(), closes=(moment + day).isoformat())
+        for slug, cpu_s in (("tiny", 4), ("brief", 1))
+    )
     with canaries() as host_state, pytest.MonkeyPatch.context() as patch:
         patch.setenv("LETHE_UPLOADS_PER_10_MIN", "0")
         home = tmp_path_factory.mktemp("lethe")
-        with open_instance(home, toml=toml, worker_concurrency=2) as instance:
+        with open_instance(home, toml=tiny, worker_concurrency=2) as instance:
+            open_competition(instance, brief)
             client = instance.participant("stranger")
-            good_before = _sent(instance, client, [good])[good.stem]
+            good_before = _sent(instance, client, {good: "tiny"})[good.stem]
             before = host_state()
-            ended = _sent(instance, client, [attack.path for attack in ATTACKS])
+            slugs = {attack.path: "brief" if "time-limit" in attack.outcomes else "tiny" for attack in ATTACKS}
+            ended = _sent(instance, client, slugs)
             after = host_state()
-            good_after = _sent(instance, client, [good])[good.stem]
+            good_after = _sent(instance, client, {good: "tiny"})[good.stem]
             left = [name for pid in instance.workers() for name in process_groups(pid)]
             yield Told(ended, good_before, good_after, before, after, left, _uids(instance))
 
@@ -129,9 +132,9 @@ def _uids(instance: Instance) -> dict[str, set[int]]:
     return dict(found)
 
 
-def _sent(instance: Instance, client: LetheClient, paths: list[Path]) -> dict[str, Ended]:
-    """Upload the files and return how each ended. Raises TimeoutError naming those that have not."""
-    names = {client.submit("tiny", path)["id"]: path.stem for path in paths}
+def _sent(instance: Instance, client: LetheClient, slugs: dict[Path, str]) -> dict[str, Ended]:
+    """Upload files to competitions and return how each ended. Raises TimeoutError naming those that have not."""
+    names = {client.submit(slug, path)["id"]: path.stem for path, slug in slugs.items()}
     deadline = time.monotonic() + ALL_WITHIN_S
     while True:
         with instance.database.read() as session:
