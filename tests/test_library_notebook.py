@@ -1,15 +1,15 @@
 """The notebook of examples/python: its cells run in order, in a process of their own, and show results."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.forked_children import run_code
+
 NOTEBOOK = Path(__file__).parents[1] / "examples" / "python" / "first_score.ipynb"
 SHOW = """
-import json, sys
+import json, os, sys
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
 shown = []
@@ -17,7 +17,7 @@ for cell in json.load(sys.stdin):
     done = shell.run_cell(cell)
     done.raise_error()
     shown.append(shell.display_formatter.format(done.result)[0].get("text/html", ""))
-json.dump(shown, open(sys.argv[1], "w"))
+json.dump(shown, open(os.environ["SHOWN"], "w"))
 """
 
 
@@ -29,16 +29,12 @@ def cells(tag: str | None = None) -> list[str]:
 
 def test_notebook_runs_and_shows_tables(tmp_path: Path) -> None:
     pytest.importorskip("IPython")
-    command = [sys.executable, "-c", SHOW, str(tmp_path / "shown.json")]
-    environment = {"HOME": str(tmp_path), "IPYTHONDIR": str(tmp_path), "MPLBACKEND": "agg", "PATH": "/usr/bin:/bin"}
-    ran = subprocess.run(
-        command, cwd=tmp_path, env=environment, input=json.dumps(cells()), capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
+    own = dict.fromkeys(("HOME", "IPYTHONDIR"), str(tmp_path)) | {"SHOWN": str(tmp_path / "shown.json")}
+    said = run_code(SHOW, standard_input=json.dumps(cells()), MPLBACKEND="agg", **own)
     shown = json.loads((tmp_path / "shown.json").read_text())
     assert any("<td>klom</td>" in html for html in shown)
     assert any("<td>oracle</td>" in html for html in shown)
-    assert "# my-model" in ran.stdout
+    assert "# my-model" in said
 
 
 def test_notebook_is_stored_without_outputs_and_installs_once() -> None:

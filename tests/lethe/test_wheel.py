@@ -27,11 +27,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(out.glob("lethe_unlearning-*.whl"))
 
 
-@pytest.fixture
-def installed(wheel: Path, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def installed(wheel: Path) -> Path:
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path / "site")
-    return tmp_path / "site"
+        archive.extractall(wheel.parent / "site")
+    return wheel.parent / "site"
 
 
 def run(site: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -99,10 +99,7 @@ def invoke(*words: str) -> typer.testing.Result:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", NAMES)
 def test_package_passes_its_own_test(kind: str, packages: dict[str, Path]) -> None:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(packages[kind]), str(ROOT)))}
-    command = [sys.executable, "-P", "-m", "pytest", "-q", "-W", "error", "-p", "no:valkey", "tests"]
-    ran = subprocess.run(command, cwd=packages[kind], env=environment, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    run("-m", "pytest", "-q", "-W", "error", "-p", "no:valkey", "tests", folder=packages[kind])
 
 
 @pytest.mark.parametrize("kind", NAMES)

@@ -31,23 +31,17 @@ ORDERLESS = [metric_id for metric_id in COMPUTABLE if not draws_by_position(metr
 
 
 @cache
-def plain_result(metric_id: str) -> MetricResult:
-    return result_of(synthetic.inputs(), metric_id)
+def evaluated(metric_id: str, time: int = 1) -> MetricEvaluation:
+    """Return a metric of the made-up models, computed once for each `time`."""
+    return evaluate(made_up_inputs(time), [metric_id])[metric_id]
 
 
-@cache
-def evaluated(time: int) -> dict[str, MetricEvaluation]:
-    """Return every metric of the made-up models, computed once for each `time`."""
-    return evaluate(synthetic.inputs(), COMPUTABLE)
+made_up_inputs = cache(lambda time: synthetic.inputs())
 
 
 def result_of(inputs: Inputs, metric_id: str) -> MetricResult:
     entry = metrics()[metric_id]
     return compute(inputs, entry, checked_parameters(entry, {}))
-
-
-def metric_value(inputs: Inputs, metric_id: str) -> float:
-    return result_of(inputs, metric_id).value
 
 
 def require_follows(changed: MetricResult, plain: MetricResult, *, by: str, order: tuple[int, ...]) -> None:
@@ -94,7 +88,7 @@ def test_metrics_of_images_are_all_computable():
 
 @pytest.mark.parametrize("metric_id", COMPUTABLE)
 def test_metric_has_oracle_and_original_beside_it(metric_id):
-    found = evaluated(1)[metric_id]
+    found = evaluated(metric_id)
     assert found.not_computed == ""
     assert found.reference_notes == ()
     for result in (found.result, found.oracle, found.original):
@@ -106,7 +100,7 @@ def test_metric_has_oracle_and_original_beside_it(metric_id):
 
 @pytest.mark.parametrize("metric_id", COMPUTABLE)
 def test_metric_is_the_same_twice(metric_id):
-    first, second = (evaluated(time)[metric_id].result for time in (1, 2))
+    first, second = (evaluated(metric_id, time).result for time in (1, 2))
     assert first is not None
     assert second is not None
     assert (first.value, first.interval) == (second.value, second.interval)
@@ -117,7 +111,7 @@ def test_metric_is_the_same_twice(metric_id):
 @pytest.mark.parametrize("metric_id", ORDERLESS)
 def test_metric_ignores_the_order_of_runs(metric_id, order):
     changed = result_of(inputs_with_runs_in(tuple(order)), metric_id)
-    require_follows(changed, plain_result(metric_id), by="per_run", order=tuple(order))
+    require_follows(changed, evaluated(metric_id).result, by="per_run", order=tuple(order))
 
 
 @settings(max_examples=2)
@@ -125,7 +119,7 @@ def test_metric_ignores_the_order_of_runs(metric_id, order):
 @pytest.mark.parametrize("metric_id", ORDERLESS)
 def test_metric_ignores_the_order_of_examples(metric_id, order):
     changed = result_of(inputs_with_examples_in(tuple(order)), metric_id)
-    require_follows(changed, plain_result(metric_id), by="per_example", order=tuple(order))
+    require_follows(changed, evaluated(metric_id).result, by="per_example", order=tuple(order))
 
 
 @cache
@@ -142,7 +136,7 @@ def retrained_twice() -> Inputs:
     ],
 )
 def test_retrained_models_against_themselves_are_ideal(metric_id):
-    assert metric_value(retrained_twice(), metric_id) == pytest.approx(metrics()[metric_id].ideal, abs=1e-12)
+    assert result_of(retrained_twice(), metric_id).value == pytest.approx(metrics()[metric_id].ideal, abs=1e-12)
 
 
 @pytest.mark.parametrize("metric_id", COMPUTABLE)

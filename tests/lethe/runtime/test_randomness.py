@@ -1,11 +1,11 @@
 """Seeds depend on the run's own, if they are mixed; each case in a process of its own, because modules are changed."""
 
 import json
-import subprocess
-import sys
 from functools import lru_cache
 
 import pytest
+
+from tests.support.forked_children import run_code
 
 # Each case is a fork, so that torch is imported once.
 DRAWS = """
@@ -35,7 +35,7 @@ def draw(mixes, seed, pin):
     assert torch.utils.data.random_split(range(4), [2, 2], generator=made[1])
     print(json.dumps(found), flush=True)
 
-for case in json.loads(sys.argv[1]):
+for case in json.load(sys.stdin):
     if (child := os.fork()) == 0:
         draw(*case)
         os._exit(0)
@@ -55,8 +55,7 @@ CASES = [
 @lru_cache
 def all_draws(attempt: int = 0) -> dict[tuple[int, int, bool], dict[str, float]]:
     """Return what each case draws. attempt: again, in other processes, for another number."""
-    words = [sys.executable, "-c", DRAWS, json.dumps(CASES)]
-    lines = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
+    lines = run_code(DRAWS, standard_input=json.dumps(CASES)).splitlines()
     return dict(zip(CASES, map(json.loads, lines), strict=True))
 
 

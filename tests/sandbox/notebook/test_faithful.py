@@ -2,8 +2,6 @@
 
 import ast
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from benchmarks.kaggle.programs import programs
 from lethe.submission.ipython_magics import to_python
 from lethe.submission.package import load_package
+from tests.support.forked_children import run_module
 
 
 def notebook(cells: list[str]) -> bytes:
@@ -33,7 +32,7 @@ def test_the_command_keeps_models_and_writes_verdicts(tmp_path: Path) -> None:
     (tmp_path / "programs" / "plain.ipynb").write_bytes(notebook(plain))
     (tmp_path / "programs" / "nothing.ipynb").write_bytes(notebook(["import torch", "torch.save({}, 'x.pth')"]))
     options = [f"--{name}={tmp_path / name}" for name in ("programs", "keep", "json")]
-    subprocess.run([sys.executable, "-m", "benchmarks.kaggle.faithful", *options], check=True, timeout=600)
+    assert run_module("benchmarks.kaggle.faithful", *options, timeout=600).returncode == 0
     verdicts = json.loads((tmp_path / "json").read_text())
     assert {name: found["verdict"] for name, found in verdicts.items()} == {"plain": "equal", "nothing": "refused"}
     kept = [tmp_path / "keep" / "plain" / f"{who}-0.safetensors" for who in ("honest", "lethe")]
