@@ -25,7 +25,7 @@ class ForgettingQoS(redis.QoS):
     kombu forgets it once Redis has heard of its end, and asks for no further one meanwhile: the worker lived, answered
     pings, and took nothing more. Redis brings the message again after the visibility timeout: it only wakes a worker.
 
-    Test: test_celery_extensions.py::test_message_whose_end_redis_did_not_hear_of_holds_up_no_other.
+    Test: test_app.py::test_message_whose_end_redis_did_not_hear_of_holds_up_no_other.
     """
 
     def ack(self, delivery_tag: str) -> None:
@@ -45,7 +45,7 @@ class Scheduler(PersistentScheduler):
     """Sends no sweep where sweeps wait: without a worker that takes them, Redis would hold every one.
 
     A message's `expires` does not help: a worker drops it, Redis does not.
-    Test: test_celery_extensions.py::test_scheduler_sends_no_more_sweeps_than_may_wait.
+    Test: test_app.py::test_scheduler_sends_no_more_sweeps_than_may_wait.
     """
 
     def apply_async(self, entry: Any, producer: Any = None, advance: bool = True, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Frames: one safetensors file of the expected layout, or refused; whatever the bytes, no crash and no hoard."""
+"""Frames and other hostile bytes: one safetensors file of the expected layout, or refused."""
 
 import json
 import struct
@@ -6,10 +6,11 @@ import struct
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save
 
+from benchmarks.sandbox.fuzz import TARGETS, examine, mutated
 from lethe.runtime.weights_layout import BadLayout, WeightsLayout, read_layout
 from sandbox.frame_reader import FrameReader, FrameState, find_problem, half_precision_overflows
 from sandbox.guest.frame_format import (
@@ -22,6 +23,7 @@ from sandbox.guest.frame_format import (
 )
 
 ORIGINAL = save({"weight": torch.ones(2, 3), "bias": torch.zeros(3), "steps": torch.tensor(4)})
+
 LAYOUT = read_layout(ORIGINAL)
 
 
@@ -136,6 +138,7 @@ _JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
     max_leaves=12,
 )
+
 _ENTRY = st.fixed_dictionaries(
     {
         "dtype": st.sampled_from(["F32", "I64", "F8", 3, None]),
@@ -176,3 +179,32 @@ def _begin(name: str) -> int:
 def test_tensors_that_half_precision_cannot_hold_are_named() -> None:
     content = save({"a": torch.tensor([1.0, 65504.0]), "b": torch.tensor([-7e4]), "c": torch.arange(3)})
     assert half_precision_overflows(content, read_layout(content)) == {"b"}
+
+
+_NUMBER = st.integers(0, 2**16 - 1)
+
+_PIECE = st.binary(max_size=8) | st.sampled_from([b"\xff" * 4, b"\xff" * 8, b"\x7f", bytes(8), b"[" * 500, b"\n" * 500])
+
+_EDIT = st.tuples(st.integers(0, 4), _NUMBER, _NUMBER, _PIECE)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_seeds_are_read(name: str) -> None:
+    for seed in TARGETS[name].seeds:
+        examine(TARGETS[name], seed)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_changed_bytes_are_read_or_refused(name: str, data: st.DataObject) -> None:
+    target = TARGETS[name]
+    seed, other = data.draw(st.sampled_from(target.seeds)), data.draw(st.sampled_from(target.seeds))
+    examine(target, mutated(seed, data.draw(st.lists(_EDIT, max_size=8)), other))
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@settings(max_examples=60, deadline=None)
+@given(content=st.binary(max_size=400))
+def test_any_bytes_are_read_or_refused(name: str, content: bytes) -> None:
+    examine(TARGETS[name], content)

@@ -1,10 +1,12 @@
-"""Values kept in proportion to what they cost."""
+"""Values kept in proportion to what they cost, and who holds how much."""
 
 import threading
 
 import pytest
 
+from server.admission import Shares
 from server.cost_cache import MAX_KEYS, CostCache, lifetime_s
+from server.errors import Overloaded, RateLimited
 
 
 class Clock:
@@ -166,3 +168,24 @@ def test_keys_that_cannot_be_computed_leave_nothing_behind() -> None:
         with pytest.raises(ZeroDivisionError):
             cache.get(key, lambda: 1 // 0)
     assert cache._computing == {}
+
+
+def test_owner_and_all_have_their_shares() -> None:
+    shares = Shares(per_owner=2, in_all=3, what="pages open")
+    for owner in ("ada", "ada", "bob"):
+        assert shares.find_refusal(owner) is None
+        shares.take(owner)
+    assert isinstance(shares.find_refusal("ada"), RateLimited)
+    refusal = shares.find_refusal("bob")
+    assert isinstance(refusal, Overloaded)
+    assert "pages open" in refusal.detail
+    assert refusal.retry_after_s
+    shares.give_back("ada")
+    assert shares.find_refusal("bob") is None
+
+
+def test_zero_is_no_limit() -> None:
+    shares = Shares(per_owner=0, in_all=0, what="pages open")
+    for _ in range(1000):
+        shares.take("ada")
+    assert shares.find_refusal("ada") is None

@@ -1,6 +1,7 @@
-"""Wrong variables and wrong values of settings are named, each once, with what is meant or allowed."""
+"""Settings and limits that a process starts with: what is wrong is named once, with what is meant."""
 
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
 from lethe.errors import HostFault, InvalidInput
+from server import open_files
 from server.config import Settings, get_settings
 from server.embedded.instance import _listen
 from server.environment import describe_wrong_values, unknown_variables
@@ -100,3 +102,30 @@ def test_back_end_that_is_gone_is_refused_with_those_there_are(monkeypatch: pyte
         Settings()
     expected = "LETHE_SANDBOX_BACKEND=runsc: Input should be 'bubblewrap' or 'plain'"
     assert describe_wrong_values(refused.value) == expected
+
+
+UNLIMITED = resource.RLIM_INFINITY
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "after"),
+    [
+        (1024, 20_000, 20_000),
+        (1024, 1 << 20, 65_536),
+        (1024, UNLIMITED, 65_536),
+        (1024, 1024, None),
+        (1 << 20, 1 << 20, None),
+        (UNLIMITED, UNLIMITED, None),
+    ],
+)
+def test_soft_limit_becomes_what_the_system_allows(monkeypatch, soft, hard, after):
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
+    open_files.raise_limit()
+    assert asked == ([] if after is None else [(after, hard)])
+
+
+def test_tests_have_more_files_than_most_shells_allow() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert soft == min(hard, open_files.ENOUGH) or hard == UNLIMITED

@@ -1,13 +1,16 @@
 """What a benchmark file asks for, and what is wrong with one."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from lethe.benchmark.benchmark_file import InvalidBenchmarkFile, parse_benchmark
 from lethe.benchmark.estimate import estimate
+from lethe.benchmark.finished_cells import read_cells, write_finished_cells
 from lethe.benchmark.plan import read_plan, with_recipe
-from lethe.errors import InvalidCompetitionFile
+from lethe.benchmark.results import FORMAT
+from lethe.errors import InvalidCompetitionFile, InvalidInput
 from tests.lethe.benchmark.conftest import BENCHMARK
 from tests.support.towns import towns_toml, write_towns
 
@@ -201,3 +204,37 @@ def test_a_competition_file_with_the_former_name_of_scoring_is_taken(write_bench
     former = read_plan(path)
     assert former.cells[0].competition.scoring.delta == 0.25
     assert former.cells[0].competition.scoring.setup == plan.cells[0].competition.scoring.setup
+
+
+FILES = sorted((Path(__file__).parents[3] / "examples/benchmarks").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_an_example_is_valid(path):
+    plan = read_plan(path)
+    assert plan.file.slug == path.stem
+    assert len({cell.key for cell in plan.cells}) == len(plan.cells)
+
+
+def test_there_are_examples():
+    assert {"digits", "confusion", "fashion", "faces", "neurips-2023", "deep-unlearn", "miau"} <= {
+        path.stem for path in FILES
+    }
+
+
+def content(**cells):
+    made = {name: {"rows": {method: {} for method in methods}} for name, methods in cells.items()}
+    return {"format": FORMAT, "benchmark_sha256": "1", "methods": [{"name": "a"}, {"name": "b"}], "cells": made}
+
+
+def test_finished_cells_are_written_and_joined(tmp_path):
+    all_cells = content(one=("a", "b"), two=("a",), three=("a", "b", "exact retraining"))
+    assert [path.name for path in write_finished_cells(all_cells, tmp_path)] == ["one.json", "three.json"]
+    assert set(read_cells(tmp_path)["cells"]) == {"one", "three"}
+
+
+def test_cells_of_another_benchmark_are_not_joined(tmp_path):
+    write_finished_cells(content(one=("a", "b")), tmp_path)
+    (tmp_path / "x.json").write_text(json.dumps(content(x=("a", "b")) | {"benchmark_sha256": "2"}))
+    with pytest.raises(InvalidInput, match="different benchmark files"):
+        read_cells(tmp_path)

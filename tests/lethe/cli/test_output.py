@@ -4,12 +4,15 @@ import io
 import json
 import sys
 
+import httpx
 import pytest
 from rich.table import Table
 from rich.text import Text
 
-from lethe.cli import output
+from lethe.cli import api_command, output
 from lethe.cli.output import Terminal, accept_any_letter, print_facts, print_json, print_table
+from lethe.cli.submission_commands import _print_submission
+from lethe.errors import InvalidInput
 
 HOSTILE = "a\x1b]0;title\x07\x9b31m\x1b[2Jb\u202e\rc"
 
@@ -70,3 +73,42 @@ def test_numbers_and_their_headers_stay_whole_where_there_is_room(monkeypatch, c
     assert "forge" in shown, "words keep some room"
     if whole:
         assert all(word in shown for word in ("oracle", "accuracy_", "entries", "0.91234", "2026-11-29", "Gothenburg"))
+
+
+def answer(kind: str, content: bytes) -> httpx.Response:
+    return httpx.Response(200, content=content, headers={"content-type": kind})
+
+
+def test_a_terminal_gets_no_control_characters(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    api_command._print(answer("text/plain; charset=utf-8", b"before\x1b[2Jafter"))
+    assert "before\\x1b[2Jafter" in capsys.readouterr().out
+    with pytest.raises(InvalidInput, match="a file of 2 bytes"):
+        api_command._print(answer("application/zip", b"PK"))
+
+
+def test_a_pipe_gets_the_bytes(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    api_command._print(answer("text/csv", b"a,b\n\x1b"))
+    api_command._print(answer("application/zip", b"PK\xff"))
+    api_command._print(answer("application/json", b""))
+    assert capfdbinary.readouterr().out == b"a,b\n\x1bPK\xff"
+
+
+FAILED = {
+    "id": "1234",
+    "filename": "mine.ipynb",
+    "stage": "failed",
+    "progress": None,
+    "score": None,
+    "refunded": False,
+    "received_at": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("message", "told"), [("It broke. See mine.ipynb, cell 2, line 3.", False), ("It broke.", True), ("", True)]
+)
+def test_a_place_that_the_message_names_is_not_told_twice(message, told, capsys):
+    failure = {"error_class": "exception", "file": "cell-02.py", "line": 3, "message": message}
+    _print_submission(FAILED | {"failure": failure}, {}, as_json=False)
+    assert ("cell-02.py, line 3" in capsys.readouterr().out) is told

@@ -1,10 +1,16 @@
 """What the competition file refuses, and the words in which it says what is allowed."""
 
-import pytest
+from typing import Any
 
-from lethe.competition.file import CompetitionFile, RunRules, parse_competition
+import pytest
+from pydantic import ValidationError
+
+from lethe.competition.file import CompetitionFile, RunRules, Training, parse_competition
+from lethe.competition.sections import Ranking
 from lethe.competition.splits_section import Splits
+from lethe.competition.task import require_text_settings
 from lethe.errors import InvalidCompetitionFile
+from tests.lethe.conftest import competition
 
 TOML = """
 slug = "small"
@@ -89,3 +95,94 @@ def test_wrong_number_is_told_its_bound() -> None:
     with pytest.raises(InvalidCompetitionFile) as refused:
         parse_competition("n_models = 1" + text)
     assert [str(each) for each in refused.value.violations] == ["n_models: must be greater than or equal to 2 (was 1)"]
+
+
+REPORT = {"metrics": ["accuracy_gap", "umia"]}
+
+
+def test_score_ranks_where_the_file_says_nothing() -> None:
+    assert competition().ranking == Ranking(by=("score",))
+    assert competition().ranking.in_words == "score"
+
+
+@pytest.mark.parametrize(("ranking", "said"), [
+    ({"by": "klom"}, "'klom' is not among report.metrics; allowed are \"score\", accuracy_gap, umia"),
+    ({"by": ["umia", "umia"]}, "by names 'umia' twice"),
+    ({"by": []}, "at least 1 item"),
+    ({"by": "umia", "combine": "product"}, "'mean', 'harmonic-mean' or 'worst'"),
+    ({"min_test_ratio": 1.2}, "less than or equal to 1"),
+    ({"max_joint_audit": 0.8}, 'needs "joint_audit" once in report.metrics'),
+])  # fmt: skip
+def test_ranking_that_cannot_be_is_refused(ranking: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        competition(report=REPORT, ranking=ranking)
+    assert said in str(refused.value)
+
+
+def test_combination_and_gates_are_said_in_words() -> None:
+    ranking = {"by": ["score", "umia"], "combine": "worst", "min_retain_ratio": 0.95, "min_test_ratio": 0.9}
+    said = competition(report=REPORT, ranking=ranking).ranking.in_words
+    assert said == "worst of score, umia with retain ratio of at least 0.95 and test ratio of at least 0.9"
+
+
+TENTH, TWENTIETH = "2026-01-10T00:00:00Z", "2026-01-20T00:00:00Z"
+
+
+def phases(*starts: str | None, **changes: Any) -> list[dict[str, Any]]:
+    return [{"name": f"p{i}", "begins_at": start, **changes} for i, start in enumerate(starts)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"phases": [{"name": "a"}, {"name": "a", "begins_at": TENTH}]}, "the name 'a' is taken twice"),
+        ({"phases": [{"name": "late"}]}, "the name 'late' is taken twice, or by submissions after the close"),
+        ({"phases": phases(None, TENTH, counts=False)}, "in none of them submissions count"),
+        ({"phases": phases(TENTH)}, "'p0' is the first and begins at opens_at"),
+        ({"phases": phases(None, TWENTIETH, TENTH)}, "'p2' must begin after the phase before it (2026-01-20"),
+        ({"phases": phases(None, None)}, "'p1' must begin after the phase before it (2026-01-01"),
+        ({"phases": phases(None, "2026-02-01T00:00:00Z")}, "before closes_at (2026-02-01"),
+        ({"late": {"accepted": True, "until": TENTH}}, "late.until (2026-01-10"),
+    ],
+)
+def test_phases_that_cannot_be_are_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        competition(**changes)
+    assert said in str(refused.value)
+
+
+def test_phases_in_order_are_taken() -> None:
+    assert [phase.name for phase in competition(phases=phases(None, TENTH, TWENTIETH)).phases] == ["p0", "p1", "p2"]
+
+
+RECIPE = {"epochs": 3, "learning_rate": 0.1, "optimizer": "adamw", "schedule": "cosine"}
+
+
+def require(changes: dict[str, object]) -> None:
+    of_training = {name: value for name, value in changes.items() if name in Training.model_fields}
+    of_others: dict[str, Any] = {"forget_by": "person", "class_skew": {}, "modes": ["function"], **changes}
+    others = {name: value for name, value in of_others.items() if name not in of_training}
+    require_text_settings(Training.model_validate(RECIPE | of_training), **others)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"optimizer": "sgd"}, 'training.optimizer of a "causal-lm" task is "adamw", was "sgd"'),
+        ({"schedule": "constant"}, 'training.schedule of a "causal-lm" task is "cosine"'),
+        ({"label_smoothing": 0.1}, "training.label_smoothing is for images"),
+        ({"augmentation": "flip"}, "training.augmentation is for images"),
+        ({"precision": "tf32"}, 'training.precision of a "causal-lm" task is one of "float32", "bf16", was "tf32"'),
+        ({"forget_by": "class"}, 'splits.forget.by of a "causal-lm" task is one of "person", "random", "ids"'),
+        ({"class_skew": {"1": 2.0}}, "splits.forget.class_skew is for images"),
+        ({"modes": ["notebook"]}, 'take "notebook" out of submissions.modes'),
+    ],
+)
+def test_settings_of_images_are_refused(changes: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match="causal-lm") as refused:
+        require(changes)
+    assert said in str(refused.value)
+
+
+def test_settings_of_texts_are_taken() -> None:
+    require({"precision": "bf16", "forget_by": "ids"})

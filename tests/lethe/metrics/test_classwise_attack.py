@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lethe.metrics import InvalidMetricInput
 from lethe.metrics.attacks.classwise_attack import Scored, attack_accuracy, class_thresholds, classwise_accuracies
-from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.softmax import softmax
 from tests.lethe.metrics.literal_attacks import threshold_accuracy
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics import InvalidMetricInput
 from lethe.metrics.membership.run_scores import (
     gaussian_score,
     iam,

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lethe.metrics import InvalidMetricInput
 from lethe.metrics.benchmark.rankings import pareto_counts, pareto_frontier, pareto_result
-from lethe.metrics.core.invalid_input import InvalidMetricInput
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.cluster import AgglomerativeClustering
 
+from lethe.metrics import InvalidMetricInput
 from lethe.metrics.benchmark.rankings import dense_ranks, ranking_groups, ranking_result
-from lethe.metrics.core.invalid_input import InvalidMetricInput
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics import InvalidMetricInput
 from lethe.metrics.distribution.relative_test import (
     nearer_to_retrained,
     relative_position,

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lethe.metrics import InvalidMetricInput
 from lethe.metrics.confusion.confusion import (
     confused_counts,
     ic_error,
@@ -10,7 +11,6 @@ from lethe.metrics.confusion.confusion import (
     property_generalisation,
     targeted_error,
 )
-from lethe.metrics.core.invalid_input import InvalidMetricInput
 
 METRICS = (targeted_error, property_generalisation, ic_error, ic_utility)
 

@@ -1,20 +1,42 @@
 """Metrics by hand."""
 
 import math
+from fractions import Fraction
+from math import comb
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.stats import binom
 
 from lethe.metrics import Inputs, InvalidMetricInput, evaluate
-from lethe.metrics.accuracy.gaps import average_gap, average_gap_mia
+from lethe.metrics.accuracy.gaps import (
+    average_gap,
+    average_gap_mia,
+    retdev,
+    retention,
+    sape,
+    symmetric_percentage_error,
+)
 from lethe.metrics.accuracy.trade_offs import aus, mubench_harmonic_mean, tow
 from lethe.metrics.benchmark.hard_examples import epsilon_correlation, hardness
+from lethe.metrics.benchmark.training_choices import deepunlearn_objective
 from lethe.metrics.core.run_means import gap_of_runs
+from lethe.metrics.cost.cost import isolation_cost, occupied_shards, rte
 from lethe.metrics.forgetting.epsilon_histogram import epsilon_histogram
-from lethe.metrics.membership.umia import nomus
+from lethe.metrics.membership.umia import consistent_unforgettability, hits, nomus
 from lethe.metrics.outputs.histograms import entropy_counts, entropy_histogram, output_histograms
-from lethe.metrics.outputs.predictions import activation_l2, js_to_retrained, zrf_per_model, zrf_published_per_model
-from lethe.metrics.weights.probes import relearn_time, residual_knowledge
+from lethe.metrics.outputs.predictions import (
+    activation_l1,
+    activation_l2,
+    disagreement,
+    js_to_retrained,
+    zrf_per_model,
+    zrf_published_per_model,
+)
+from lethe.metrics.weights.probes import ATTACKS, relearn_time, residual_knowledge, robustness
 
 ACCURACIES = {
     "unlearned_forget": np.array([0.9, 0.7]),
@@ -63,8 +85,8 @@ def class_removal(*, confusion=False):
         return {name: {"test_logits": 9 * np.eye(3)[found]} for name, found in predictions.items()}, shared
     counts = {name: np.zeros((2, 3, 3, 3)) for name in predictions}
     for name, found in predictions.items():
-        for model, given in enumerate(found):
-            np.add.at(counts[name][model, 2], (labels, given), 1)
+        for model, predicted in enumerate(found):
+            np.add.at(counts[name][model, 2], (labels, predicted), 1)
             counts[name][model, :2, 1, 0] = 3
     return {name: {"confusion": each} for name, each in counts.items()}, {}
 
@@ -201,3 +223,193 @@ def test_residual_knowledge_per_radius():
     assert found.arrays["ratio"].tolist() == pytest.approx([1.0, 1.5])
     assert found.arrays["residual_share"].tolist() == [0.0, 0.5]
     assert found.value == pytest.approx(1.5)
+
+
+G = len(ATTACKS)
+
+
+def knowledge(n_models: int = 3, **after: float) -> np.ndarray:
+    rows = np.full((n_models, G), 0.5)
+    for attack, value in after.items():
+        rows[:, ATTACKS.index(attack.replace("_", "-"))] = value
+    return rows
+
+
+def test_worst_attack_is_the_value() -> None:
+    found = robustness(knowledge(quantise_4=0.9, retain_3=0.7), knowledge(2, quantise_4=0.6, retain_3=0.6))
+    assert found.value == pytest.approx(0.3)
+    assert found.table["worst"] == "quantise-4"
+    place = ATTACKS.index("quantise-4")
+    assert (found.table["unlearned"][place], found.table["retrained"][place]) == pytest.approx((0.9, 0.6))
+
+
+def test_knowledge_that_both_sides_get_back_is_no_residue() -> None:
+    assert robustness(knowledge(relearn_5=1.0), knowledge(relearn_5=1.0)).value == 0.0
+
+
+def test_ties_name_the_first_attack() -> None:
+    assert robustness(knowledge(), knowledge()).table["worst"] == "none"
+
+
+def test_less_than_retrained_everywhere_is_negative() -> None:
+    assert robustness(np.zeros((1, G)), np.ones((1, G))).value == -1.0
+
+
+def test_sides_stand_beside_each_other() -> None:
+    found = robustness(knowledge(), knowledge(), np.ones((1, G)), np.array([1.0, 3.0]), np.array([0.5]))
+    assert found.table["original"] == [1.0] * G
+    assert (found.table["unlearned_barrier"], found.table["retrained_barrier"]) == (2.0, 0.5)
+
+
+def test_wrong_values_are_named() -> None:
+    with pytest.raises(InvalidMetricInput, match=r"must be of 13 attacks .* not 2"):
+        robustness(np.ones((1, 2)), knowledge())
+
+
+RETENTION_ACCURACIES = arrays(np.float64, st.integers(1, 12), elements=st.floats(0.01, 1))
+
+
+def six(unlearned, retrained):
+    return dict.fromkeys(("retain", "forget", "test"), unlearned) | {
+        f"retrained_{part}": retrained for part in ("retain", "forget", "test")
+    }
+
+
+@given(RETENTION_ACCURACIES)
+def test_retrained_models_retain_everything(accuracies):
+    same = six(accuracies, accuracies)
+    assert (retention(**same).value, retdev(**same).value) == (1.0, 0.0)
+
+
+@given(RETENTION_ACCURACIES, RETENTION_ACCURACIES)
+def test_retdev_is_never_negative_and_sums_deviations(unlearned, retrained):
+    result = retdev(**six(unlearned, retrained))
+    assert result.value == pytest.approx(3 * abs(1 - unlearned.mean() / retrained.mean()))
+
+
+def test_retention_divides_means_not_runs():
+    accuracies = six(np.array([0.5, 1.0]), np.array([1.0, 0.5])) | {"forget": np.array([0.25, 0.5])}
+    result = retention(**accuracies, part="forget")
+    assert result.value == 0.5
+    assert result.table == {"retain_retention": 1.0, "forget_retention": 0.5, "test_retention": 1.0}
+
+
+def test_reference_accuracy_of_zero_is_refused():
+    with pytest.raises(InvalidMetricInput, match="mean forget accuracy is 0"):
+        retdev(**six(np.ones(3), np.ones(3)) | {"retrained_forget": np.zeros(3)})
+
+
+def test_rte_takes_the_median_run():
+    result = rte(np.array([1.0, 2.0, 100.0]), np.array(10.0))
+    assert result.value == 5.0
+    assert result.per_run.tolist() == [10.0, 5.0, 0.1]
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_sape_is_symmetric_and_within_its_bounds(a, b):
+    error = symmetric_percentage_error(a, b)
+    assert 0.0 <= error <= 100.0 + 1e-9
+    assert error == symmetric_percentage_error(b, a)
+
+
+def test_sape_of_two_zeros_is_zero():
+    assert sape(np.zeros(2), np.zeros(3)).value == 0.0
+
+
+def all_shards_by_the_formula(p: int, n: int) -> float:
+    terms = ((-1) ** (j + 1) * comb(p, j) * Fraction(p - j, p) ** n for j in range(1, p + 1))
+    return float(1 - sum(terms))
+
+
+@pytest.mark.parametrize(("n_shards", "n_forgotten"), [(1, 1), (2, 1), (5, 3), (5, 40), (40, 200), (100, 700)])
+def test_cost_equals_the_formula_in_exact_arithmetic(n_shards, n_forgotten):
+    result = isolation_cost(n_shards, n_forgotten)
+    expected = float(n_shards * (1 - (1 - Fraction(1, n_shards)) ** n_forgotten))
+    assert result.value == pytest.approx(expected, rel=1e-12)
+    assert result.table["all_shards"] == pytest.approx(all_shards_by_the_formula(n_shards, n_forgotten), abs=1e-12)
+
+
+def test_expected_number_is_the_mean_of_the_distribution():
+    distribution = occupied_shards(30, 25)
+    assert distribution.sum() == pytest.approx(1.0, abs=1e-12)
+    assert (np.arange(31) * distribution).sum() == pytest.approx(isolation_cost(30, 25).value, rel=1e-12)
+
+
+def test_cost_rises_with_the_number_of_forgotten_examples():
+    costs = [isolation_cost(20, n).value for n in range(1, 60)]
+    assert costs == sorted(costs)
+    assert costs[0] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("n_shards", "n_forgotten"), [(0, 1), (3, 0), (-1, 2)])
+def test_numbers_below_one_are_refused(n_shards, n_forgotten):
+    with pytest.raises(InvalidMetricInput, match="at least 1"):
+        isolation_cost(n_shards, n_forgotten)
+
+
+def losses(seed: int, n_examples: int = 40, scale: float = 1.0) -> np.ndarray:
+    return scale * np.random.default_rng(seed).gamma(0.5, 0.5, (4, n_examples))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_order_of_examples_does_not_matter(seed):
+    rng = np.random.default_rng(seed)
+    a, b = rng.permutation(40), rng.permutation(60)
+    forget, test = losses(seed), losses(seed + 1, 60)
+    assert hits(forget[:, a], test[:, b]).tolist() == hits(forget, test)[:, a].tolist()
+
+
+def test_forget_losses_far_below_the_test_losses_are_all_hit():
+    found = hits(losses(1), losses(2, 60) + 30.0)
+    assert found.all()
+    result = consistent_unforgettability(found, np.zeros((4, 40)))
+    assert (result.value, result.table["retrained"], result.table["expected_all"]) == (1.0, 0.0, 0.0)
+
+
+def test_shares_and_their_expectation():
+    u = np.array([[1, 1, 0, 0], [1, 0, 0, 1], [1, 1, 0, 0], [1, 0, 0, 0]], dtype=bool)
+    r = np.array([[1, 0, 1, 0]] * 4, dtype=bool)
+    result = consistent_unforgettability(u, r)
+    assert (result.value, result.table["half"], result.table["retrained"]) == (0.25, 0.5, 0.5)
+    assert result.per_example.tolist() == [4, 2, 0, 1]
+    assert result.table["expected_all"] == 0.5**4
+    assert result.table["expected_half"] == pytest.approx(1 - binom.cdf(1, 4, 0.5))
+
+
+@pytest.mark.parametrize(("n_test", "n_folds"), [(30, 10), (60, 1), (60, 41)])
+def test_too_few_test_examples_or_folds_are_refused(n_test, n_folds):
+    with pytest.raises(InvalidMetricInput, match="as many test as forget examples"):
+        hits(losses(5), losses(6, n_test), n_folds=n_folds)
+
+
+def test_distances_of_certain_and_opposite_predictions():
+    u, r = np.tile([1.0, 0.0], (2, 3, 1)), np.tile([0.0, 1.0], (2, 3, 1))
+    assert (activation_l1(u, r).value, disagreement(u, r).value) == (2.0, 1.0)
+
+
+def test_disagreement_counts_predictions_not_class_numbers():
+    u, r = np.eye(10)[[[0, 0]]], np.eye(10)[[[9, 0]]]
+    assert disagreement(u, r).value == 0.5
+
+
+def test_losses_are_weighted_as_published():
+    result = deepunlearn_objective([0.9, 0.6, 0.7], [1.0, 0.3, 0.7], 0.75)
+    assert result.table["retain"] == pytest.approx(0.1 / 3)
+    assert result.table["forget"] == pytest.approx(0.1)
+    assert result.table["validation"] == 0.0
+    assert result.table["discernibility"] == pytest.approx(0.5)
+    assert result.value == pytest.approx(np.sqrt(0.01 / 9 + 0.01 + 0.25))
+
+
+def test_retrained_model_with_an_attack_at_chance_is_ideal():
+    assert deepunlearn_objective([1.0, 0.5, 0.6], [1.0, 0.5, 0.6], 0.5).value == 0.0
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "attack", "message"),
+    [([0.5, 0.5], 0.5, "3, not 2"), ([0.5, 0.5, 1.5], 0.5, "within"), ([0.5, 0.5, 0.5], [0.1, 0.2], "one number")],
+)
+def test_bad_accuracies_are_refused(accuracies, attack, message):
+    with pytest.raises(InvalidMetricInput, match=message):
+        deepunlearn_objective(accuracies, [0.5, 0.5, 0.5], attack)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics import InvalidMetricInput
 from lethe.metrics.weights.weight_distance import mean_weight_distance, weight_distance
 
 

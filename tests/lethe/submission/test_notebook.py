@@ -1,5 +1,6 @@
-"""Notebooks are read as JSON, taken apart and refused with the cell's line; nothing of them is run."""
+"""Notebooks are read as JSON, taken apart and refused with the cell's line; nothing of them runs."""
 
+import ast
 import json
 from contextlib import suppress
 
@@ -8,12 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.errors import InvalidSubmission
+from lethe.submission.ipython_magics import is_python, to_python
 from lethe.submission.notebook import code_cells
 from lethe.submission.package import Package, load_package
 from tests.support.notebook_file import notebook
 
 BOTH = ("function", "notebook")
+
 FUNCTION = "def unlearning(net, retain_loader, forget_loader, val_loader):\n    pass\n"
+
 LOOP = "import torch\nfor i in range(512):\n    torch.save({}, f'/kaggle/tmp/unlearned_checkpoint_{i}.pth')\n"
 
 
@@ -123,6 +127,7 @@ def test_an_old_notebook_is_read() -> None:
 
 
 KEYS = st.sampled_from(["cells", "source", "cell_type", "metadata", "worksheets", "code", "language_info"])
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
@@ -152,6 +157,7 @@ def test_a_wrong_signature_names_cell_and_line_once() -> None:
 BODY = (
     "lr = 0.5\n!ls\nfor i in range(512):\n    unlearning(net, r, f, v)\n    torch.save(net.state_dict(), f'u{i}.pth')\n"
 )
+
 EXPORT = f"""\
 import torch
 get_ipython().run_cell_magic('capture', 'out', 'decay = 3\\n')
@@ -173,3 +179,44 @@ def test_cells_that_an_export_holds_as_texts_are_run() -> None:
 def test_a_script_that_reads_the_input_by_a_relative_path_is_an_export() -> None:
     script = "import torch\nopen('../input/x/retain.csv')\ntorch.save({}, 'u.pth')\n"
     assert load_package(script.encode(), "s.py", modes=("notebook",)).entry_point.mode == "notebook"
+
+
+@pytest.mark.parametrize(
+    "cell", ["x = 1\n", 'text = """\n!not a command\n%not a magic\n"""\n', "x = (10\n     % 3)\n", "x = y = 5 % 2", ""]
+)
+def test_python_is_left_alone(cell: str) -> None:
+    assert to_python(cell) == cell
+
+
+@pytest.mark.parametrize(
+    ("cell", "meant"),
+    [
+        ("!du -sh /kaggle/tmp", "get_ipython().system('du -sh /kaggle/tmp', {**globals(), **locals()})"),
+        ("!!ls", "get_ipython().system('ls', {**globals(), **locals()})"),
+        ("%matplotlib inline", "get_ipython().run_line_magic('matplotlib', 'inline')"),
+        ("%time x = f()", "x = f()"),
+        ("files = !ls *.pth", "files = get_ipython().getoutput('ls *.pth', {**globals(), **locals()})"),
+        ("net?", "pass"),
+        ("%%time\nx = 1", "\nx = 1"),
+        ("# first\n%%capture out\n!ls", "# first\n\nget_ipython().system('ls', {**globals(), **locals()})"),
+        ("%%bash\nls\ndu", "get_ipython().system('ls\\ndu', {**globals(), **locals()})\n\n"),
+        ("%%writefile a.py\nx = 1", "get_ipython().run_cell_magic('writefile', 'a.py', 'x = 1')\n"),
+    ],
+)
+def test_additions_become_calls(cell: str, meant: str) -> None:
+    assert to_python(cell) == meant
+
+
+def test_a_command_in_a_loop_keeps_its_indentation_and_lines() -> None:
+    cell = 'for i in range(3):\n    text = """\n!in a string\n"""\n    !du -sh \\\n        /kaggle/tmp\n    print(i)\n'
+    python = to_python(cell)
+    assert is_python(python)
+    assert "!in a string" in python
+    assert python.count("\n") == cell.count("\n")
+    loop = ast.parse(python).body[0]
+    assert isinstance(loop, ast.For)
+    assert len(loop.body) == 3
+
+
+def test_what_is_neither_is_left_for_the_parser() -> None:
+    assert not is_python(to_python("!ls\nx = = 1"))

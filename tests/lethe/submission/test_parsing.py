@@ -1,4 +1,4 @@
-"""What Python has to say of a participant's text stays with it, and is nothing to refuse it for."""
+"""What Python says of a participant's text, and what is shown of it beside a failure."""
 
 import ast
 import contextlib
@@ -12,8 +12,10 @@ from lethe.submission import parsing
 from lethe.submission.entry_point import find_entry_point
 from lethe.submission.notebook import code_cells, saves_models
 from lethe.submission.parsing import parse_python
+from lethe.submission.traceback_text import last_traceback, place_beside
 
 DOUBTFUL = 'PATTERN = "\\d+"\n'  # no escape of Python's: it warns, with each release louder
+
 FUNCTION = "def unlearning(net, retain_loader, forget_loader, val_loader):\n    return '\\d'\n"
 
 
@@ -63,3 +65,34 @@ def test_uploads_with_suspicious_code_are_accepted_silently() -> None:
         cells = code_cells(book, shown_as="a.ipynb")
         assert not saves_models([parse_python(cell) for cell in cells])
     assert heard == []
+
+
+def test_place_stands_beside_a_message_without_it() -> None:
+    assert place_beside("It broke after 14 epochs.", file="mine.py", line=4) == " (mine.py, line 4)"
+
+
+def test_place_is_not_told_twice() -> None:
+    assert place_beside("It broke. See mine.py, line 4.", file="mine.py", line=4) == ""
+    assert place_beside("It broke. See mine.py, line 41.", file="mine.py", line=4) == " (mine.py, line 4)"
+
+
+def test_place_that_is_unknown_is_left_out() -> None:
+    assert place_beside("It broke.", file="", line=0) == place_beside("It broke.", file=None, line=None) == ""
+
+
+FIRST = "Traceback (most recent call last):\n  File 'a'\nKeyError: 1"
+
+SECOND = "Traceback (most recent call last):\n  File 'b'\nValueError: 2\n  with a second line"
+
+
+def test_the_last_traceback_is_shown_whole() -> None:
+    assert last_traceback(f"epoch 1\n{FIRST}\nepoch 2\n{SECOND}\n") == SECOND
+
+
+def test_what_led_to_it_is_shown_as_well() -> None:
+    chained = f"{FIRST}\n\nDuring handling of the above exception, another exception occurred:\n\n{SECOND}"
+    assert last_traceback(f"epoch 1\n{chained}\n") == chained
+
+
+def test_without_a_traceback_the_end_is_shown() -> None:
+    assert last_traceback("\n".join(map(str, range(100)))).split() == [str(n) for n in range(80, 100)]

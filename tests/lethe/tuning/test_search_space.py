@@ -1,11 +1,16 @@
-"""Which values a search tries."""
+"""What is searched, and a trial's run on a split."""
 
 import pytest
+import torch
 
 from lethe.errors import InvalidInput
+from lethe.evaluation.inference import SplitEvaluator
+from lethe.methods import finetune, original
 from lethe.methods.catalogue import Range, method_source
 from lethe.methods.rendering import set_constants
+from lethe.runtime.data_loaders import load_data
 from lethe.tuning.search_space import grid_settings, own_settings, random_settings, search_ranges
+from lethe.tuning.split_run import load_method, one_run
 
 RANGES = {
     "LR": Range("log", (1e-4, 1.0)),
@@ -55,3 +60,38 @@ def test_own_settings_are_those_of_the_file():
 def test_source_that_is_not_python_is_refused():
     with pytest.raises(InvalidInput, match="not Python"):
         search_ranges("def :")
+
+
+@pytest.fixture(scope="module")
+def split(prepared):
+    return load_data(prepared / "visible"), SplitEvaluator.load(prepared)
+
+
+def test_returning_the_original_moves_nothing(split):
+    facts, _ = one_run(original.unlearning, *split, seed=0, into=None)
+    assert facts["distance"] == 0.0
+    assert facts["retain_accuracy"] == split[1].evaluate_state(split[0].original_state).retain_accuracy
+
+
+def test_equal_seeds_give_equal_models(split):
+    same, again, other = (one_run(finetune.unlearning, *split, seed=seed, into=None)[0] for seed in (5, 5, 6))
+    assert same["distance"] == again["distance"] > 0
+    assert same["distance"] != other["distance"]
+
+
+def test_forget_accuracy_is_that_of_the_unlearned_network(split):
+    def say_one_class(net, retain_loader, forget_loader, val_loader):
+        with torch.no_grad():
+            list(net.parameters())[-1][3] = 1e6
+
+    labels = split[0].forget.stored.labels
+    facts, _ = one_run(say_one_class, *split, seed=0, into=None)
+    assert facts["forget_accuracy"] == pytest.approx(float((labels == 3).float().mean()))
+
+
+def test_method_is_loaded_from_its_file(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "beside_it.py").write_text("ANSWER = 42\n")
+    path = tmp_path / "mine.py"
+    path.write_text("from beside_it import ANSWER\ndef unlearning(*given):\n    return ANSWER\n")
+    assert load_method(path)() == 42

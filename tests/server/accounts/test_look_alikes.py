@@ -1,9 +1,10 @@
-"""Names that look the same are the same name."""
+"""Names that look the same are the same name; secrets that people type."""
 
 import pytest
 
 from server.accounts import account_repository
 from server.accounts.look_alikes import get_shape, look_alike_key
+from server.accounts.passwords import new_token
 from tests.support.instance import PASSWORD, Instance
 
 
@@ -71,3 +72,11 @@ def test_account_cannot_look_like_another(server: Instance, name: str) -> None:
 @pytest.mark.parametrize("name", ["adm1n", "r00t", "1ethe", "systern"])
 def test_name_that_looks_reserved_is_refused(server: Instance, name: str) -> None:
     assert server.client.post("/api/v1/accounts", json={"name": name, "password": PASSWORD}).status_code == 422
+
+
+def test_a_secret_is_never_taken_for_an_option() -> None:
+    assert all(new_token().isalnum() for _ in range(50))
+
+
+def test_a_prefix_stays_in_front() -> None:
+    assert new_token("lethe_").startswith("lethe_")

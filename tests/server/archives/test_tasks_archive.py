@@ -1,4 +1,4 @@
-"""A competition goes to another instance with all its tasks; an archive whose tasks do not fit is refused."""
+"""A competition goes to another instance with all its tasks; rows of older versions are read."""
 
 import json
 from pathlib import Path
@@ -12,6 +12,7 @@ from lethe.client.receipts import verify
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput
 from server.archives.exporter import write
+from server.archives.tables import OWN_PARTS, RENAMED, read_row, unknown_columns
 from server.config import get_settings
 from server.db import Database
 from server.errors import Conflict
@@ -100,3 +101,15 @@ def test_receipt_of_a_submission_holds_those_of_its_parts(server: Instance, sent
     receipt["tasks"]["faces"]["score"]["final_score"] = 0.9
     with pytest.raises(InvalidInput, match="signature does not fit"):
         verify(receipt)
+
+
+@pytest.mark.parametrize(("table", "column"), list(RENAMED))
+def test_renamed_columns_of_older_archives_are_read(table: str, column: str) -> None:
+    (part,) = (part for part in OWN_PARTS if part.name == table)
+    assert read_row(part, {"id": 1, column: None}) == {"id": 1, RENAMED[table, column]: None}
+
+
+def test_unknown_columns_are_left_out() -> None:
+    row = {"id": "a", "colour": "red"}
+    assert read_row(OWN_PARTS[0], row) == {"id": "a"}
+    assert unknown_columns(OWN_PARTS[0], row) == {"competitions.colour"}

@@ -1,8 +1,16 @@
-"""Pages of published results: they ask no network for anything, and say how scores were combined."""
+"""Published results: pages that ask no network for anything, and no seed before its time."""
 
 import re
+from datetime import timedelta
 
+import pytest
+
+from lethe.client.bundle import COMPETITION, read
 from server.bundles.bundle import PAGES, environment
+from server.db import now
+from server.models.account import Role
+from server.models.competition import CompetitionState
+from tests.support.bundles import fetch_bundle
 
 
 def test_pictures_of_other_hosts_are_links() -> None:
@@ -38,3 +46,26 @@ def test_combination_is_said_as_it_is() -> None:
     assert "combines them by their mean; a missing task counts as 0." in said
     said = wording(by="worst", weights={"faces": 2.5}, missing="unranked")
     assert "combines them by the worst of them, weighted: Faces 2.5, Digits 1, Authors 1; a missing task leaves" in said
+
+
+SEED = 2**80 + 1
+
+
+@pytest.mark.parametrize(
+    ("state", "seed", "published"),
+    [
+        (CompetitionState.OPEN, SEED, False),
+        (CompetitionState.CLOSED, SEED, False),
+        (CompetitionState.FINAL, SEED, True),
+        (CompetitionState.OPEN, SEED + 1, True),
+    ],
+)
+def test_seeds_are_kept_while_another_competition_has_them(server, tmp_path, state, seed, *, published):
+    over = now() - timedelta(hours=1)
+    owner = server.account("olga", Role.ORGANISER)
+    mine = f"[splits]\nseed = {SEED}"
+    server.competition("first", organiser=owner, state=CompetitionState.FINAL, closes_at=over, extra=mine)
+    closes_at = None if state == CompetitionState.OPEN else over
+    server.competition("copy", state=state, closes_at=closes_at, extra=f"[splits]\nseed = {seed}")
+    splits = read(fetch_bundle(server, "first", server.headers(owner), tmp_path), COMPETITION)["splits"]
+    assert ("seed" in splits) is published

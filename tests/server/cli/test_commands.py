@@ -1,20 +1,25 @@
+"""Commands of participants and organisers, over the API."""
+
 import json
 import stat
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 from typer.testing import Result
 
 from lethe.cli import client_config, output
 from lethe.cli.submission_commands import exit_status
+from lethe.competition.visibility import Visibility
 from server.competitions import competitions
 from server.db import now
-from server.models.account import Role
+from server.models.account import Account, Role
 from server.models.competition import Competition, Split, SplitState
-from tests.server.cli.conftest import URL, Run, answer, told
+from server.models.submission import Fault
+from tests.server.cli.conftest import URL, Run, answer, told, use
 from tests.support.instance import GOOD_CODE, PASSWORD, Instance, competition_toml, make_zip
 from tests.support.pictures import pets
 
@@ -277,3 +282,119 @@ def zip_of_two(folder: Path) -> Path:
     path = folder / "two.zip"
     path.write_bytes(make_zip({"a.txt": b"1", "b.txt": b"2"}))
     return path
+
+
+APPROVED = '[participation]\nadmission = "approved"\nterms = "Be fair."'
+
+WHY = ("--reason", "a rule")
+
+As = Callable[[Account], None]
+
+
+@pytest.fixture
+def act_as(server: Instance, monkeypatch: pytest.MonkeyPatch) -> As:
+    def log_in(account: Account) -> None:
+        token = server.headers(account)["Authorization"].removeprefix("Bearer ")
+        monkeypatch.setenv("LETHE_TOKEN", token)
+
+    return log_in
+
+
+def test_a_person_asks_is_admitted_and_accepts(server: Instance, lethe: Run, act_as: As) -> None:
+    owner, ada = server.account("olga", Role.ORGANISER), server.account("ada")
+    server.competition(organiser=owner, extra=APPROVED)
+    act_as(ada)
+    assert answer(lethe("join", "digits", "--status", "--json"))["state"] == "none"
+    assert answer(lethe("join", "digits", "-m", "from Ulm", "--json"))["state"] == "asked"
+    act_as(owner)
+    person = "/competitions/digits/participants/ada/decision"
+    lethe("api", "POST", person, "-f", "decision=admit")
+    act_as(ada)
+    assert "version 1" in lethe("join", "digits").stdout
+    assert answer(lethe("join", "digits", "--accept", "1", "--json"))["may_take_part"]
+    act_as(owner)
+    lethe("api", "POST", person, "-f", "decision=refuse", "-f", "reason=a rule")
+    act_as(ada)
+    assert "a rule" in lethe("join", "digits").stdout
+
+
+def test_a_link_is_taken_as_its_address(server: Instance, lethe: Run, act_as: As) -> None:
+    owner, ada = server.account("olga", Role.ORGANISER), server.account("ada")
+    server.competition(organiser=owner, extra='[participation]\nadmission = "invited"\nprivate = true')
+    act_as(owner)
+    made = answer(lethe("api", "POST", "/competitions/digits/links", "-f", "uses=2", "-f", "label=lab"))
+    act_as(ada)
+    assert "No competition" in told(lethe("show", "-c", "digits"))
+    address = f"http://localhost/competitions/digits/join?token={made['token']}"
+    assert answer(lethe("join", "digits", "--token", address, "--json"))["may_take_part"]
+
+
+REPLACE_WHY = ("--reason", "labels")
+
+
+def test_split_is_replaced_by_the_dataset_of_a_file(server, lethe, monkeypatch):
+    olga = use(server, monkeypatch, "olga", Role.ORGANISER)
+    server.competition(organiser=olga)
+    Path("digits.toml").write_text(
+        competition_toml().replace('"digits"\n[network]', '"digits"\noptions = { noise = 0.5 }\n[network]')
+    )
+    shown = answer(
+        lethe("competition", "replace-split", "digits", "public", "--file", "digits.toml", *REPLACE_WHY, "--json")
+    )
+    assert [(split["visibility"], split["version"]) for split in shown["replacements"]] == [("public", 2)]
+    assert "public split version 2" in " ".join(lethe("competition", "status", "digits").stdout.split())
+    Path("other.toml").write_text(competition_toml("letters"))
+    refused = lethe("competition", "replace-split", "digits", "private", "--file", "other.toml", *REPLACE_WHY)
+    assert "is the file of letters, not of digits" in told(refused)
+
+
+def test_data_that_create_would_refuse_is_not_sent(server, lethe, monkeypatch):
+    olga = use(server, monkeypatch, "olga", Role.ORGANISER)
+    server.competition(organiser=olga)
+    Path("pictures").mkdir()
+    Path("pictures", "labels.csv").write_text("path,label\nnowhere.png,a\n")
+    section = '"folder"\noptions = { root = "pictures", table = "labels.csv" }\n[network]'
+    over = {"opens_at": now() - timedelta(days=9), "closes_at": now() - timedelta(days=1)}
+    Path("digits.toml").write_text(competition_toml(**over).replace('"digits"\n[network]', section))
+    refused = lethe("competition", "replace-split", "digits", "public", "--file", "digits.toml", *REPLACE_WHY)
+    assert "nowhere.png" in told(refused)
+    assert server.client.get("/api/v1/datasets", headers=server.headers(olga)).json() == []
+
+
+def test_status_shows_a_failed_final_until_it_is_decided_on(server: Instance, lethe: Run, submission: str) -> None:
+    assert "decision needed" not in lethe("competition", "status", "digits").stdout
+    lethe("competition", "close", "digits")
+    server.tick()
+    server.fail(submission, Fault.PARTICIPANT, visibility=Visibility.PRIVATE)
+    server.tick()
+    shown = " ".join(lethe("competition", "status", "digits").stdout.split())
+    assert f"decision needed: final {submission} of ada failed:" in shown.replace(
+        "decision needed ", "decision needed: "
+    )
+    decision = f"/competitions/digits/finals/{submission}/decision"
+    assert f"lethe api POST {decision} -f decision=exclude|run-again|use-next-choice -f reason=WHY" in shown
+    answer(lethe("api", "POST", decision, "-f", "decision=exclude", "-f", "reason=it divides by zero"))
+    decided = lethe("competition", "status", "digits").stdout
+    assert "provisional" in decided
+    assert "decision needed" not in decided
+
+
+def test_status_warns_where_whoever_retrains_is_first(server: Instance, lethe: Run, submission: str) -> None:
+    assert "warning" not in lethe("competition", "status", "digits").stdout
+    with server.database.write() as session:
+        session.execute(update(Split).values(retraining_time_s=1.0, retraining_cpu_s=0.5, start_cpu_s=0.02))
+    shown = " ".join(lethe("competition", "status", "digits").stdout.split())
+    assert "warning public split: retraining from scratch fits into a run's limit" in shown
+
+
+def test_status_names_teams_with_the_same_file(server: Instance, lethe: Run, submission: str) -> None:
+    server.submit(server.participant("bob"))
+    assert answer(lethe("competition", "status", "digits", "--json"))["same_files"] == [["ada", "bob"]]
+    assert "ada, bob" in lethe("competition", "status", "digits").stdout
+
+
+def test_rejudging_status_says_how_far_it_is(lethe: Run, submission: str) -> None:
+    made = answer(lethe("rejudge", "start", "-c", "digits", "--changed", "scorer", "--reason", "a wrong cap", "--json"))
+    status = answer(lethe("rejudge", "status", made["id"], "-c", "digits", "--json"))
+    assert (status["author"], status["evaluations"], status["complete"]) == ("olga", {"queued": 1}, False)
+    assert status["runs_done"] == 0 < status["runs"]

@@ -1,4 +1,4 @@
-"""Leases: what each step changes, and that an attempt which is no longer the current one changes nothing."""
+"""Leases: what each step changes, and that an attempt which is no longer current changes nothing."""
 
 from datetime import timedelta
 
@@ -7,7 +7,7 @@ from sqlalchemy import update
 
 from server.db import Database, clock, database_time, now
 from server.evaluations import evaluation_repository, evaluations, lease_reaper, leases
-from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
+from server.evaluations.claimed_shard import ClaimedShard, ShardFailure, run_seed, sample_data
 from server.models.competition import Competition
 from server.models.evaluation import Evaluation, PublicScore, Shard, ShardAttempt
 from server.models.submission import Fault, Submission
@@ -16,6 +16,7 @@ from server.queue import EVALUATE_SHARD, MAX_WAKE_UPS, SCORE_EVALUATION
 from server.scoring import scores
 from server.scoring.scores import ScoreRecord
 from tests.server.evaluations.conftest import SHARD_RUNS, N, Submit, add_submission
+from tests.support.instance import Instance, competition_toml
 from tests.support.leases import claim, close, stage
 
 SCORE = ScoreRecord(final_score=0.1, forgetting_quality=0.1, retain_ratio=1.0, test_ratio=1.0, details={})
@@ -415,3 +416,28 @@ def test_host_gets_back_after_a_while_what_no_other_took(database: Database, sub
     with database.write() as session:
         session.execute(update(Shard).where(Shard.id == shard.shard_id).values(queued_at=database_time(-61)))
     assert claim(database, worker="broken-1").shard_id == shard.shard_id
+
+
+def test_seed_differs_by_competition_split_and_run() -> None:
+    seeds = {
+        run_seed(slug, visibility, split_seed=split_seed, run=run)
+        for slug in "ab"
+        for visibility in ("public", "private", sample_data("1"), sample_data("2"))
+        for split_seed in (2**64, 2**64 + 1)
+        for run in range(9)
+    }
+    assert len(seeds) == 144
+
+
+def test_weak_seed_must_be_allowed_by_the_file(server: Instance) -> None:
+    headers = server.organiser()
+
+    def created(slug: str, seed: int, extra: str = "") -> int:
+        text = competition_toml(slug, extra=f"{extra}\n[splits]\nseed = {seed}\n")
+        return server.client.post("/api/v1/competitions", headers=headers, content=text).status_code
+
+    assert created("weak", 2**62) == 422
+    assert created("strong", 2**64 + 1) == 201
+    assert created("known", 7, "weak_seed = true") == 201
+    assert created("older", 7, "strangers = false") == 201  # what a file said until version 0.2
+    assert created("refused", 7, "strangers = true") == 422

@@ -121,9 +121,7 @@ def test_hidden_questions_are_shown_to_organisers_alone(server, of_digits, ada, 
     assert "Where does Ada live?" not in own.text
 
 
-def test_private_questions_stay_hidden_until_the_close(
-    server: Instance, of_digits: dict[str, str], submission: str
-) -> None:
+def test_private_questions_stay_hidden_until_the_close(server, of_digits, submission):
     url = f"{API}/{submission}/answers?split=private"
     before = server.client.get(url, headers=of_digits)
     assert before.json()["detail"] == "digits has no private scores before it closes"

@@ -1,4 +1,4 @@
-"""The picture of epsilon: drawn without the metrics' dependencies, and true to them."""
+"""Pictures of epsilon: drawn without the metrics' dependencies, and true to them."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from lethe.metrics.scoring.attacks import crossfit
 from lethe.metrics.scoring.epsilon import per_example_epsilon
 from lethe.metrics.scoring.forgetting_quality import bucket_points
 from server.web.charts import epsilon_charts
-from server.web.charts.epsilon_charts import MAX_DRAWN, as_json, points, separation, separations
+from server.web.charts.epsilon_charts import MAX_DRAWN, as_json, epsilons, points, separation, separations
 
 DELTA = 1e-5
 
@@ -60,3 +60,32 @@ def test_the_script_gets_what_each_step_shows() -> None:
     steps = json.loads(as_json(separations(16, DELTA)))
     assert len(steps) == 31
     assert steps[0] == [0.0, 210.0, "0.00", "1.000"]
+
+
+CAP = 50.0
+
+
+def bars(*values: float) -> list[dict[str, object]]:
+    chart = epsilons([{"value": value, "models": "own"} for value in values], cap=CAP)
+    layers = chart.get("layer", [chart])
+    source = layers[0].get("data") or chart["data"]
+    return source["values"]  # type: ignore[no-any-return]
+
+
+def test_examples_at_the_cap_have_a_bar_of_their_own() -> None:
+    *others, last = bars(0.0, 0.5, 1.0, 1.9, CAP, CAP)
+    assert (last["range"], last["examples"]) == ("no attack failed (the cap of 50)", 2)
+    assert len(others) == 4, "the others keep the axis for themselves"
+    assert max(float(str(bar["high"])) for bar in others) < float(str(last["low"])) < 3
+
+
+def test_cap_is_named_above_its_bar_without_needless_digits() -> None:
+    label = epsilons([{"value": 49.9999, "models": "own"}], cap=49.9999)["layer"][1]
+    assert label["data"]["values"][0]["text"] == "50, the cap"
+    assert label["encoding"]["y"] == {"value": 0}, "below the bars stand the axis's numbers"
+
+
+def test_without_the_cap_there_is_no_bar_for_it() -> None:
+    assert [bar["examples"] for bar in bars(1.0, 1.0)] == [2]
+    assert "layer" not in epsilons([{"value": 1.0, "models": "own"}], cap=CAP)
+    assert bars(CAP)[0]["examples"] == 1

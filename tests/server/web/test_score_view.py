@@ -138,9 +138,7 @@ REFERENCES = {
 
 
 @pytest.mark.parametrize("ladder", ["", '[board]\nmode = "ladder"\nstep = 0.01\n'], ids=["exact", "ladder"])
-def test_score_stands_beside_its_references_where_factors_are_closed(
-    make: Make, server: Instance, visitor: Visitor, ladder: str
-) -> None:
+def test_score_stands_beside_its_references_where_factors_are_closed(make, server, visitor, ladder):
     competition, (own,) = make(0.05, extra=ladder)
     with server.database.write() as session:
         split = competitions.get_split(session, competition, Visibility.PUBLIC)

@@ -1,22 +1,27 @@
-"""What a replay calls equal, and what of a receipt it disputes."""
+"""What a replay calls equal, what of a receipt it disputes, and what a bundle may name."""
 
+import json
 from collections.abc import Callable
 from copy import deepcopy
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from lethe.errors import HostFault
+from lethe.competition.visibility import Visibility
+from lethe.errors import HostFault, InvalidInput
 from lethe.runtime.error_classes import OF_THE_MACHINE, ErrorClass
 from server.evaluations.claimed_shard import ShardFailure
 from server.models.submission import Fault
 from tests.lethe.conftest import competition
 from worker.context import RunningContext
 from worker.evaluation import replay
+from worker.evaluation.bundle_replay import read_published
 from worker.evaluation.replay import ATTEMPTS, Replayed, Stored, differs_from_receipt
 
 SCORE = 0.1
+
 STORED = Stored(
     submission_id="0" * 16,
     visibility="public",
@@ -29,6 +34,7 @@ STORED = Stored(
     file=competition(),
     shards=(),
 )
+
 RECEIPT: dict[str, dict[str, Any]] = {
     "score": {"final_score_bits": SCORE.hex(), "scorer_version": "7"},
     "submission": {"sha256": "c0de"},
@@ -107,3 +113,23 @@ def test_shard_that_this_machine_could_not_run_is_tried_again(monkeypatch: pytes
     with pytest.raises(HostFault, match="too busy"):
         again(monkeypatch, end)
     assert len(tries) == ATTEMPTS
+
+
+ENTRY = {"id": "e1", "code": "code.py", "filename": "code.py", "mode": "function"}
+
+
+@pytest.mark.parametrize(("name", "path"), [("root", "/home/eve"), ("root", "~"), ("root", "a/../.."), ("cache", "/x")])
+def test_data_outside_the_bundle_is_not_read(tmp_path: Path, name: str, path: str) -> None:
+    file = competition().model_dump(mode="json")
+    file["dataset"] = {"name": "folder", "options": {"root": "faces", name: path}}
+    score = {"receipt": "receipt.json"}
+    content = {
+        "entries.json": [{**ENTRY, "parts": [{"task": "", "scores": {"public": score}}]}],
+        "receipt.json": {},
+        "competition.json": file,
+    }
+    for each, value in content.items():
+        (tmp_path / each).write_text(json.dumps(value))
+    (tmp_path / "code.py").write_text("def unlearning(net, retain_loader, forget_loader, val_loader):\n    pass\n")
+    with pytest.raises(InvalidInput, match=f"dataset.options.{name} must be a path inside the bundle"):
+        read_published(tmp_path, "e1", task="", visibility=Visibility.PUBLIC)

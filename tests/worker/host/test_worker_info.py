@@ -1,7 +1,12 @@
-"""A worker that does not fit a split is told why, and gets none of its shards."""
+"""A worker's start: what it says of itself, the folders that it removes, messages that it follows once."""
 
+import multiprocessing
+import os
+import signal
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +18,12 @@ from server.workers.worker_repository import ReadySplit
 from tests.support.library_sets import write_set
 from worker.host import graceful_shutdown
 from worker.host.backoff import Cooling
+from worker.host.stage_folder import own_folder
 from worker.host.worker_info import find_gpu, worker_facts
+from worker.server_tasks import Pace
 
 SPLIT = ReadySplit("s", "digits", "public", "cuda", {"torch": "2.13.0+cu130"}, memory_mib=2048, isolation="shard")
+
 WORKER = {"name": "w", "device": "cuda", "memory_mib": 4096, "versions": {"torch": "2.13.1"}}
 
 
@@ -87,3 +95,67 @@ def test_drain_first_takes_nothing_new_then_gives_back() -> None:
     finally:
         graceful_shutdown.reset()
     assert not graceful_shutdown.is_asked()
+
+
+def test_only_the_first_of_a_pile_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: moment)
+    pace = Pace(5.0)
+    assert [pace.allows() for _ in range(3)] == [True, False, False]
+    moment = 104.9
+    assert not pace.allows()
+    moment = 105.0
+    assert [pace.allows(), pace.allows()] == [True, False]
+
+
+def test_slow_job_leaves_as_much_time_to_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: moment)
+    pace = Pace(5.0)
+    assert pace.allows()
+    moment = 120.0
+    pace.rest()
+    moment = 139.0
+    assert not pace.allows()
+    moment = 140.0
+    assert pace.allows()
+    pace.rest()
+    moment = 145.0
+    assert pace.allows()
+
+
+def _hold(parent: Path, ready: Any) -> None:
+    folder = own_folder(parent)
+    code = folder / "0123" / "package"
+    code.mkdir(parents=True)
+    (code / "submission.py").write_text("x = 1")
+    code.chmod(0o555)
+    ready.put(folder.name)
+    signal.pause()
+
+
+def start(parent: Path) -> tuple[Any, str]:
+    context = multiprocessing.get_context("fork")
+    ready = context.SimpleQueue()
+    process = context.Process(target=_hold, args=(parent, ready))
+    process.start()
+    return process, ready.get()
+
+
+def test_folder_of_a_killed_process_is_removed_and_that_of_a_living_one_stays(tmp_path: Path) -> None:
+    living, living_name = start(tmp_path)
+    killed, killed_name = start(tmp_path)
+    try:
+        os.kill(killed.pid, signal.SIGKILL)
+        killed.join()
+        assert (tmp_path / killed_name).is_dir()
+        mine = own_folder(tmp_path)
+        assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {living_name, mine.name}
+        assert (tmp_path / living_name / "0123" / "package" / "submission.py").is_file()
+    finally:
+        living.kill()
+        living.join()
+
+
+def test_process_keeps_its_folder(tmp_path: Path) -> None:
+    assert own_folder(tmp_path) == own_folder(tmp_path)

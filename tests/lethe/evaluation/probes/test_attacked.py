@@ -1,4 +1,4 @@
-"""Attacks on a model's knowledge of the forget set."""
+"""Probes of a model's weights: attacks, perturbations, saliency maps."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,9 @@ from torch import nn
 
 from lethe.evaluation.probes.attacked import attacked_knowledge, loss_barrier
 from lethe.evaluation.probes.examples import ImageExamples
+from lethe.evaluation.probes.saliency import saliency_arrays, saliency_maps
+from lethe.evaluation.probes.split_probes import parameter_arrays, perturbed_accuracy, weight_distances
+from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.weights.probes import ATTACKS
 from lethe.networks.rounding import prune, quantize
 
@@ -116,3 +119,131 @@ def test_equal_weights_are_pruned_to_the_share() -> None:
     nn.init.ones_(layer.weight)
     prune(nn.Sequential(layer), share=0.8)
     assert int((layer.weight == 0).sum()) == 8
+
+
+class Sign(torch.nn.Module):
+    """Calls an image class 1 if its mean is above the threshold."""
+
+    def __init__(self, threshold: float = 0.0) -> None:
+        super().__init__()
+        self.threshold = torch.nn.Parameter(torch.tensor(threshold))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        level = x.flatten(1).mean(dim=1) - self.threshold
+        return torch.stack([-level, level], dim=1)
+
+
+def probe(images: torch.Tensor, labels: torch.Tensor, **options) -> np.ndarray:
+    net = Sign()
+    return perturbed_accuracy(net, net.state_dict(), images, labels, input_scale=1.0, copies=50, **options)
+
+
+@pytest.fixture
+def images():
+    near, far = torch.full((1, 1, 3, 3), 0.01), torch.full((1, 1, 3, 3), 100.0)
+    return torch.cat([near, far])
+
+
+def test_radius_zero_is_plain_accuracy(images):
+    assert probe(images, torch.tensor([1, 0]), radii=(0.0,)).tolist() == [[1.0, 0.0]]
+
+
+def test_example_near_the_boundary_is_lost_first(images):
+    shares = probe(images, torch.tensor([1, 1]), radii=(0.0, 0.5))
+    assert shares.shape == (2, 2)
+    assert 0.2 < shares[1, 0] < 0.8
+    assert shares[1, 1] == 1.0
+
+
+def test_equal_seeds_give_equal_perturbations(images):
+    labels = torch.tensor([1, 1])
+    first, again, other = (probe(images, labels, radii=(0.5,), seed=seed) for seed in (1, 1, 2))
+    assert first.tolist() == again.tolist()
+    assert first.tolist() != other.tolist()
+
+
+def linear(weight: torch.Tensor) -> nn.Module:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(4, 2, bias=False))
+    with torch.no_grad():
+        net[1].weight.copy_(weight)
+    return net
+
+
+WEIGHT = torch.tensor([[1.0, -2.0, 0.0, 0.5], [-1.0, 3.0, 0.25, 0.0]])
+
+
+def test_map_of_a_linear_network_is_the_predicted_rows_magnitude():
+    net = linear(WEIGHT)
+    images = torch.tensor([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]]])  # predicted 0 and 1
+    found = saliency_maps(net, net.state_dict(), images)
+    np.testing.assert_array_equal(found, WEIGHT.abs().numpy())
+
+
+def test_batches_and_training_mode_change_nothing():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.ReLU(), nn.Linear(8, 3))
+    net.train()
+    images = torch.randn(7, 1, 2, 2)
+    whole = saliency_maps(net, net.state_dict(), images)
+    parts = saliency_maps(net, net.state_dict(), images, batch=2)
+    np.testing.assert_allclose(whole, parts, rtol=1e-6)
+    assert net.training
+    assert all(parameter.grad is None for parameter in net.parameters())
+
+
+def test_arrays_are_of_every_model_and_set():
+    net = linear(WEIGHT)
+    models = [net.state_dict(), linear(2 * WEIGHT).state_dict()]
+    sets = {"forget": torch.ones(3, 2, 2), "retain": torch.ones(5, 2, 2), "test": torch.ones(2, 2, 2)}
+    found = saliency_arrays(net, models, sets)
+    assert {name: each.shape for name, each in found.items()} == {
+        "forget_saliency": (2, 3, 4), "retain_saliency": (2, 5, 4), "test_saliency": (2, 2, 4),
+    }  # fmt: skip
+    np.testing.assert_array_equal(found["forget_saliency"][1], 2 * found["forget_saliency"][0])
+
+
+def weights_network(seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+
+
+def states(*seeds: int) -> list[dict[str, torch.Tensor]]:
+    return [weights_network(seed).state_dict() for seed in seeds]
+
+
+def test_buffers_are_no_parameters():
+    arrays = parameter_arrays(states(1)[0], weights_network(0))
+    assert set(arrays) == {"0.weight", "0.bias", "1.weight", "1.bias", "2.weight", "2.bias"}
+
+
+def test_distances_equal_those_of_the_parameter_vectors():
+    first, second = weights_network(1), weights_network(2)
+    found = weight_distances(first, [first.state_dict()], [second.state_dict()])
+    vectors = [torch.cat([p.detach().double().flatten() for p in net.parameters()]) for net in (first, second)]
+    assert found["weight_distance"].tolist() == pytest.approx([float((vectors[0] - vectors[1]).norm())])
+    assert found["weight_norm"].tolist() == pytest.approx([float(vectors[0].norm())])
+
+
+def test_models_are_paired_by_number_and_one_stands_for_all():
+    pairs = weight_distances(weights_network(0), states(1, 2), states(3, 2))["weight_distance"]
+    assert pairs[0] > 0.0
+    assert pairs[1] == 0.0
+    one = weight_distances(weights_network(0), states(1), states(2, 3))
+    assert one["weight_distance"].shape == one["weight_norm"].shape == (2,)
+
+
+def test_half_precision_weights_are_read():
+    half = {name: value.half() for name, value in states(1)[0].items()}
+    assert weight_distances(weights_network(0), [half], [half])["weight_distance"].tolist() == [0.0]
+
+
+def test_unequal_numbers_of_models_are_refused():
+    with pytest.raises(InvalidMetricInput, match="2 models cannot be paired with 3 retrained ones"):
+        weight_distances(weights_network(0), states(1, 2), states(3, 4, 5))
+
+
+def test_state_dict_without_a_parameter_is_refused():
+    state = states(1)[0]
+    del state["2.bias"]
+    with pytest.raises(InvalidMetricInput, match=r"lacks the parameter 2\.bias"):
+        parameter_arrays(state, weights_network(0))

@@ -2,15 +2,19 @@
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from lethe.metrics.core.input_warnings import scale_warnings
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.attacks.family import AttackFamily
+from lethe.metrics.scoring.confidences import logit_scaled_confidences
 from lethe.metrics.scoring.epsilon import per_example_epsilon
 from lethe.metrics.scoring.forgetting_quality import forgetting_quality
-from lethe.metrics.scoring.score import SCORER_VERSION, ModelOutputs, score
+from lethe.metrics.scoring.npz_files import load_outputs, save_outputs
+from lethe.metrics.scoring.score import SCORER_VERSION, ModelOutputs, score, utility_ratio
 
 
 def outputs(seed, shift=0.0, n_models=64, accuracy=0.9):
@@ -118,3 +122,155 @@ def test_an_interval_from_too_few_models_is_refused():
 def test_an_unknown_family_is_refused():
     with pytest.raises(ValueError, match="strongest"):
         score(outputs(0), outputs(1), attacks="strongest")
+
+
+def test_the_ratio_of_means():
+    assert utility_ratio([0.5, 0.7], [0.8, 0.8], n_models=2) == pytest.approx(0.75)
+
+
+def test_a_ratio_above_one_is_not_capped():
+    assert utility_ratio([1.0, 1.0], [0.5, 0.5], n_models=2) == 2.0
+
+
+def test_the_order_of_models_changes_not_one_bit():
+    rng = np.random.default_rng(0)
+    u, r = rng.uniform(0, 1, 513), rng.uniform(0, 1, 513)
+    expected = utility_ratio(u, r, n_models=513)
+    assert {utility_ratio(rng.permutation(u), rng.permutation(r), n_models=513) for _ in range(20)} == {expected}
+
+
+@pytest.mark.parametrize("value", [-0.01, 1.01, np.nan, 97.5])
+def test_a_value_that_is_no_accuracy_is_named(value):
+    with pytest.raises(InvalidScoreInput, match="retrained test accuracy of model 1"):
+        utility_ratio([0.5, 0.5], [0.5, value], n_models=2, split="test")
+
+
+def test_another_number_of_accuracies_is_refused():
+    with pytest.raises(InvalidScoreInput, match=r"must have shape \(3,\), not \(2,\)"):
+        utility_ratio([0.5, 0.5], [0.5, 0.5, 0.5], n_models=3)
+
+
+def test_retrained_models_without_any_right_answer_are_refused():
+    with pytest.raises(InvalidScoreInput, match="every retrained retain accuracy is 0"):
+        utility_ratio([0.5, 0.5], [0.0, 0.0], n_models=2)
+
+
+DRAW = np.random.default_rng(0)
+
+LOGITS = DRAW.normal(2.0, 3.0, (16, 8))
+
+PROBABILITIES = 1 / (1 + np.exp(-LOGITS))
+
+
+def test_logits_of_unlearned_models_are_taken_as_they_are() -> None:
+    assert scale_warnings(LOGITS * 2.5 - 4.0, LOGITS) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        (PROBABILITIES, "probabilities"),
+        (100 * PROBABILITIES, "percentages"),
+        (np.log(PROBABILITIES), "log-probabilities"),
+        (20 * LOGITS, "spread 20 times"),
+    ],
+)
+def test_other_scale_is_named_with_its_side(values: np.ndarray, named: str) -> None:
+    (first,) = scale_warnings(values, LOGITS)
+    assert "unlearned" in first
+    assert named in first
+    (second,) = scale_warnings(LOGITS, values)
+    assert "retrained" in second
+
+
+def test_nothing_is_said_of_a_handful_of_values() -> None:
+    assert scale_warnings(PROBABILITIES[:1], LOGITS[:1]) == []
+
+
+GOLDEN = np.load(Path(__file__).parents[3] / "golden" / "epsilon_golden.npz")
+
+
+def test_confidences_are_those_of_the_published_program():
+    """Their exponentials are float32: another processor may round the last bit otherwise."""
+    found = logit_scaled_confidences(GOLDEN["logits"], GOLDEN["targets"])
+    np.testing.assert_allclose(found, GOLDEN["logit_scaled_confidence"], rtol=1e-6, atol=1e-6, strict=True)
+
+
+def test_the_logits_are_left_unchanged():
+    logits = GOLDEN["logits"].copy()
+    logit_scaled_confidences(logits, GOLDEN["targets"])
+    np.testing.assert_array_equal(logits, GOLDEN["logits"])
+
+
+def test_two_classes_give_the_difference_of_the_logits():
+    found = logit_scaled_confidences(np.array([[2.0, -1.0], [0.0, 0.0]]), np.array([0, 1]))
+    np.testing.assert_allclose(found, [3.0, 0.0], atol=1e-12)
+
+
+def test_the_statistic_saturates_near_103_6():
+    found = logit_scaled_confidences(np.array([[1e4, 0.0], [0.0, 1e4]]), np.array([0, 0]))
+    np.testing.assert_allclose(found, [103.28, -103.28], atol=0.5)
+
+
+@pytest.mark.parametrize(
+    ("logits", "targets", "message"),
+    [
+        (np.zeros((2, 3), np.float16), [0, 1], "float32 or float64, not float16"),
+        (np.zeros((2, 1), np.float32), [0, 0], "n_classes >= 2"),
+        (np.zeros((2, 3), np.float32), [0], "targets must be 2 integers"),
+        (np.zeros((2, 3), np.float32), [0.0, 1.0], "targets must be 2 integers"),
+        (np.zeros((2, 3), np.float32), [0, 3], "target of example 1 is 3"),
+        (np.zeros((2, 3), np.float32), [-1, 0], "target of example 0 is -1"),
+        (np.array([[0, 1], [np.nan, 0]], np.float32), [0, 1], "logits of example 1 are not finite"),
+    ],
+)
+def test_what_has_no_confidence_is_refused(logits, targets, message):
+    with pytest.raises(InvalidScoreInput, match=message):
+        logit_scaled_confidences(logits, np.array(targets))
+
+
+CONFIDENCES = np.arange(6.0).reshape(2, 3)
+
+
+@pytest.mark.parametrize("accuracies", [(None, None), (np.array([0.5, 1.0]), np.array([0.25, 0.75]))])
+def test_what_is_saved_is_loaded(tmp_path: Path, accuracies: tuple[np.ndarray | None, np.ndarray | None]) -> None:
+    save_outputs(tmp_path / "o.npz", ModelOutputs(CONFIDENCES, *accuracies))
+    found = load_outputs(tmp_path / "o.npz")
+    assert (found.confidences == CONFIDENCES).all()
+    for loaded, saved in zip((found.retain_accuracy, found.test_accuracy), accuracies, strict=True):
+        assert (loaded is None) if saved is None else (np.asarray(loaded) == saved).all()
+
+
+def pickled(path: Path) -> None:
+    np.savez(path, confidences=np.array([{}], dtype=object))
+
+
+def shortened(path: Path) -> None:
+    np.savez(path, confidences=CONFIDENCES)
+    path.write_bytes(path.read_bytes()[:-30])
+
+
+def single(path: Path) -> None:
+    with path.open("wb") as file:
+        np.save(file, CONFIDENCES)
+
+
+@pytest.mark.parametrize(
+    ("write", "said"),
+    [
+        (lambda path: None, "cannot be read as a .npz file of plain arrays"),
+        (lambda path: path.write_bytes(b"no archive"), "cannot be read as a .npz file of plain arrays"),
+        (shortened, "cannot be read as a .npz file of plain arrays"),
+        (pickled, "cannot be read as a .npz file of plain arrays"),
+        (single, "holds a single array without a name"),
+        (lambda path: np.savez(path, logits=CONFIDENCES), "has no array 'confidences', only ['logits']"),
+        (np.savez, "has no array 'confidences', only nothing"),
+    ],
+)
+def test_other_files_are_refused_by_name(tmp_path: Path, write, said: str) -> None:
+    path = tmp_path / "o.npz"
+    write(path)
+    with pytest.raises(InvalidScoreInput) as refused:
+        load_outputs(path)
+    assert said in str(refused.value)
+    assert str(path) in str(refused.value)

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import hmean
 from sklearn.metrics import roc_auc_score
 
-from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics import InvalidMetricInput
 from lethe.metrics.text.answers import (
     answer_probabilities,
     closer_to_one,

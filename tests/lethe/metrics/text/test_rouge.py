@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.metrics.core.invalid_input import InvalidMetricInput
+from lethe.metrics import InvalidMetricInput
 from lethe.metrics.text.rouge import common_subsequence_length, rouge_l_recall, rouge_l_recalls, stem, words
 
 TEXTS = st.text(alphabet="abcdefgh 'eings.é-Y19", max_size=60)
