@@ -168,7 +168,7 @@ def test_names_are_neutral(seen: dict[str, Any]) -> None:
     assert seen["host"] == "lethe"
     assert seen["cwd"] == "/scratch"
     assert all(line.endswith(":/") for line in seen["cgroup"]), seen["cgroup"]
-    # The kernel shows where in its file system a mount begins: test_neutral.py looks at what that tells.
+    # The kernel shows where in its file system a mount begins: test_isolation.py looks at what that tells.
     assert not [line for line in seen["mountinfo"] if "hidden" in line]
 
 

@@ -1,7 +1,6 @@
 """The notebooks of examples/guides, executed cell by cell, beside a small server and what does its worker's work."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,17 +9,13 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from server.competitions import split_leases
-from server.competitions.split_leases import PreparedSplit
 from server.models.account import Role
-from server.models.competition import Split, SplitState
 from server.models.submission import Submission
 from tests.support.forked_children import forked_children
-from tests.support.instance import PASSWORD, Instance
+from tests.support.instance import PASSWORD, Instance, repeated
 from tests.support.one_turn_client import OneTurnClient
 
 GUIDES = Path(__file__).parents[2] / "examples" / "guides"
-PREPARED = PreparedSplit(manifest_sha256="0" * 64, n_forget=3, retraining_time_s=1.0, oracle={"final_score": 0.5})
 
 
 def execute(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, **given: object) -> dict[str, Any]:
@@ -37,25 +32,9 @@ def execute(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, **given: o
 @contextmanager
 def a_worker(server: Instance, monkeypatch: pytest.MonkeyPatch, work: Callable[[], None]) -> Iterator[None]:
     """Let clients reach the server, while `work` is done again and again as a worker would."""
-    stopped, errors = threading.Event(), []
-
-    def repeat() -> None:
-        try:
-            while not stopped.wait(0.01):
-                work()
-        except Exception as error:
-            errors.append(error)
-
-    with OneTurnClient(server.client.app, base_url="http://localhost/api/v1") as http:
+    with OneTurnClient(server.client.app, base_url="http://localhost/api/v1") as http, repeated(work, every_s=0.01):
         monkeypatch.setattr("lethe.client.api.httpx.Client", lambda **_: http)
-        thread = threading.Thread(target=repeat)
-        thread.start()
-        try:
-            yield
-        finally:
-            stopped.set()
-            thread.join()
-    assert not errors
+        yield
 
 
 def test_every_guide_has_a_test() -> None:
@@ -81,16 +60,7 @@ def test_first_submission(server: Instance, tmp_path: Path, monkeypatch: pytest.
 
 def test_host_a_competition(server: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server.account("organiser", Role.ORGANISER)
-
-    def prepare() -> None:
-        with server.database.read() as session:
-            waiting = session.scalars(select(Split.id).where(Split.state == SplitState.PENDING.value)).all()
-        for split_id in waiting:
-            with server.database.write() as session:
-                work = split_leases.claim(session, split_id, lease_s=60)
-                assert work is None or split_leases.finish(session, work, PREPARED)
-
-    with a_worker(server, monkeypatch, prepare):
+    with a_worker(server, monkeypatch, server.prepare_splits):
         values = execute("host_a_competition", tmp_path, monkeypatch, PASSWORD=PASSWORD)
         assert values["server"].competition("my-digits")["state"] == "open"
 

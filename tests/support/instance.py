@@ -2,8 +2,9 @@
 
 import io
 import math
+import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -20,7 +21,8 @@ from lethe.competition.visibility import Visibility
 from lethe.runtime.error_classes import ErrorClass
 from server import cost_cache, queue
 from server.accounts import accounts, passwords, rate_limit, tokens
-from server.competitions import competitions
+from server.competitions import competitions, split_leases
+from server.competitions.split_leases import PreparedSplit
 from server.config import get_settings
 from server.db import Database, now
 from server.deps import get_database
@@ -56,6 +58,14 @@ class Instance:
     def account(self, name: str, role: Role = Role.PARTICIPANT) -> Account:
         with self.database.write() as session:
             return accounts.register(session, name=name, password=PASSWORD, role=role)
+
+    def confirmed_account(self, name: str, role: Role = Role.PARTICIPANT) -> Account:
+        """Make an account with a confirmed address, NAME@example.org."""
+        account = self.account(name, role)
+        with self.database.write() as session:
+            row = session.get_one(Account, account.id)
+            row.email, row.email_confirmed_at = f"{name}@example.org", now()
+        return account
 
     def headers(self, account: Account) -> dict[str, str]:
         with self.database.write() as session:
@@ -119,6 +129,21 @@ class Instance:
             evaluation = self._current(session, submission_id, visibility)
             error: dict[str, object] = {"message": "it broke"}
             evaluations.fail(session, evaluation, fault=fault, error_class=ErrorClass.EXCEPTION, error=error)
+
+    def state(self) -> str:
+        """Return the state of the only competition."""
+        with self.database.read() as session:
+            return session.scalars(select(Competition.state)).one()
+
+    def prepare_splits(self) -> None:
+        """Do what a worker would: take each split that waits, and report it prepared."""
+        made = PreparedSplit(manifest_sha256="0" * 64, n_forget=3, retraining_time_s=1.0, oracle={"final_score": 0.5})
+        with self.database.read() as session:
+            waiting = session.scalars(select(Split.id).where(Split.state == SplitState.PENDING.value)).all()
+        for split_id in waiting:
+            with self.database.write() as session:
+                work = split_leases.claim(session, split_id, lease_s=60)
+                assert work is None or split_leases.finish(session, work, made)
 
     def tick(self) -> int:
         with self.database.write() as session:
@@ -188,6 +213,28 @@ def make_zip(files: dict[str, bytes]) -> bytes:
         for name, content in files.items():
             archive.writestr(name, content)
     return buffer.getvalue()
+
+
+@contextmanager
+def repeated(act: Callable[[], object], *, every_s: float = 0.0005) -> Iterator[None]:
+    """Do the act in a thread, again and again. An exception of it is raised at the end."""
+    stopped, errors = threading.Event(), []
+
+    def repeat() -> None:
+        try:
+            while not stopped.wait(every_s):
+                act()
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=repeat)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
+    assert not errors
 
 
 @contextmanager

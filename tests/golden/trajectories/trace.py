@@ -85,10 +85,6 @@ def compare(golden: dict[str, np.ndarray], trace: Trace, tolerance: float = TOLE
     return Difference(first, final, len(offs), max([*offs, final]))
 
 
-def trace_len(trace: Trace) -> int:
-    return len(trace.weights)
-
-
 def _step_difference(golden: dict[str, np.ndarray], digests: np.ndarray, trace: Trace, step: int) -> float:
     weights, key = trace.weights[step - 1], f"step{step:04d}"
     if f"{key}/weights" in golden:

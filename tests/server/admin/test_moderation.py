@@ -40,11 +40,6 @@ def events(server: Instance) -> set[tuple[str, str]]:
         return {tuple(row) for row in session.execute(select(AuditEvent.action, AuditEvent.reason))}
 
 
-def state(server: Instance) -> str:
-    with server.database.read() as session:
-        return session.scalars(select(Competition.state)).one()
-
-
 def test_cancelled_by_an_organiser_does_not_cost_the_quota(both: Instance) -> None:
     olga, ada = opened(both, submissions_per_day=1), both.participant("ada")
     submission = both.submit(ada).json()["id"]
@@ -203,13 +198,13 @@ def test_restored_after_the_close_is_re_scored(server: Instance) -> None:
     server.tick()
     act(server, olga, submission, "disqualify")
     server.tick()
-    assert state(server) == CompetitionState.PROVISIONAL
+    assert server.state() == CompetitionState.PROVISIONAL
     act(server, olga, submission, "restore")
-    assert state(server) == CompetitionState.CLOSED
+    assert server.state() == CompetitionState.CLOSED
     server.tick()
     server.score(submission, 0.25, visibility=Visibility.PRIVATE)
     server.tick()
-    assert state(server) == CompetitionState.PROVISIONAL
+    assert server.state() == CompetitionState.PROVISIONAL
 
 
 def test_final_is_run_again_before_the_reveal(server: Instance) -> None:
@@ -221,10 +216,10 @@ def test_final_is_run_again_before_the_reveal(server: Instance) -> None:
     server.score(submission, 0.25, visibility=Visibility.PRIVATE)
     server.tick()
     assert act(server, olga, submission, "run-again", split="private").status_code == 200
-    assert state(server) == CompetitionState.CLOSED
+    assert server.state() == CompetitionState.CLOSED
     server.score(submission, 0.125, visibility=Visibility.PRIVATE)
     server.tick()
-    assert state(server) == CompetitionState.PROVISIONAL
+    assert server.state() == CompetitionState.PROVISIONAL
     rows = server.client.get(f"{BASE}/leaderboard?board=private", headers=olga).json()["rows"]
     assert [row["score"] for row in rows] == [0.125]
 

@@ -2,13 +2,10 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from sqlalchemy import select
 
 from lethe.cli.overall_progress import OverallProgress
 from lethe.client import api
@@ -17,16 +14,12 @@ from lethe.competition.file import parse_competition
 from lethe.methods.catalogue import method_ids
 from server.cli import demo
 from server.cli.demo import Stages, _write, competition_file
-from server.competitions import split_leases
-from server.competitions.split_leases import PreparedSplit
 from server.config import get_settings
 from server.models.account import Role
-from server.models.competition import Split, SplitState
-from tests.support.instance import PASSWORD, Instance, competition_toml
+from tests.support.instance import PASSWORD, Instance, competition_toml, repeated
 from tests.support.one_turn_client import OneTurnClient
 
 STARTS = 50
-PREPARED = PreparedSplit(manifest_sha256="0" * 64, n_forget=3, retraining_time_s=1.0, oracle={"final_score": 0.5})
 
 
 def test_demo_has_six_baselines_beside_its_entrants() -> None:
@@ -47,38 +40,6 @@ def test_results_keep_baselines_apart_from_ranked_teams(tmp_path: Path) -> None:
     assert set(found) == {"runs", "leaderboard", "baselines", "oracle", "stages"}
 
 
-@contextmanager
-def repeated(act: Callable[[], object]) -> Iterator[None]:
-    """Do the act in a thread, again and again. An exception of it is raised at the end."""
-    stopped, errors = threading.Event(), []
-
-    def repeat() -> None:
-        try:
-            while not stopped.wait(0.0005):
-                act()
-        except Exception as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=repeat)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopped.set()
-        thread.join()
-    assert not errors
-
-
-def prepare_splits(server: Instance) -> None:
-    """Do what a worker would: take each split that waits, and report it prepared."""
-    with server.database.read() as session:
-        waiting = session.scalars(select(Split.id).where(Split.state == SplitState.PENDING.value)).all()
-    for split_id in waiting:
-        with server.database.write() as session:
-            work = split_leases.claim(session, split_id, lease_s=60)
-            assert work is None or split_leases.finish(session, work, PREPARED)
-
-
 @pytest.mark.slow
 def test_demo_opens_beside_a_fast_scheduler(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """The scheduler opens what the demo is about to open: its opening date has passed."""
@@ -87,7 +48,7 @@ def test_demo_opens_beside_a_fast_scheduler(server: Instance, monkeypatch: pytes
     with (
         OneTurnClient(server.client.app, base_url="http://localhost/api/v1") as http,
         repeated(server.tick),
-        repeated(lambda: prepare_splits(server)),
+        repeated(server.prepare_splits),
     ):
         monkeypatch.setattr(api.httpx, "Client", lambda **_: http)
         organiser = LetheClient("http://localhost")
@@ -102,9 +63,7 @@ def test_demo_opens_beside_a_fast_scheduler(server: Instance, monkeypatch: pytes
             assert organiser.competition(slug)["state"] == "open"
 
 
-def test_entrants_have_accounts_while_it_prepares_and_teams_once_it_is_open(
-    server: Instance, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_entrants_have_accounts_while_it_prepares_and_teams_once_it_is_open(server, monkeypatch):
     server.account("olga", Role.ORGANISER)
     address = "http://localhost"
     get_settings().home.mkdir()
@@ -122,7 +81,7 @@ def test_entrants_have_accounts_while_it_prepares_and_teams_once_it_is_open(
         demo._begin_to_prepare(organiser)
         instance = SimpleNamespace(url=address)
         clients = {entrant: demo._participant(get_settings(), instance, entrant) for entrant in demo.ENTRANTS}
-        prepare_splits(server)
+        server.prepare_splits()
         organiser.open(demo.SLUG)
         for _start in range(2):
             for entrant, client in clients.items():

@@ -10,8 +10,7 @@ from sqlalchemy import select
 from lethe.cli import output
 from server.competitions import competitions
 from server.config import get_settings
-from server.db import now
-from server.models.account import Account, Role
+from server.models.account import Role
 from server.models.notification import Delivery, QueuedEmail
 from server.models.submission import Fault
 from tests.server.cli.conftest import Run
@@ -28,12 +27,12 @@ class Played:
 
     def __init__(self, server: Instance) -> None:
         self.server = server
-        self.olga = self.member("olga", Role.ORGANISER)
+        self.olga = server.confirmed_account("olga", Role.ORGANISER)
         open_tasks(server, self.olga)
         self.organiser = server.headers(self.olga)
         hook = {"url": "https://hooks.example.org/x", "events": ["submission.scored", "submission.failed"]}
         server.client.post(f"{API}/webhooks", headers=self.organiser, json=hook)
-        self.teams = {name: server.headers(self.member(name)) for name in ("ada", "bob", "cyd", "dan")}
+        self.teams = {name: server.headers(server.confirmed_account(name)) for name in ("ada", "bob", "cyd", "dan")}
         self.sent = {name: server.submit(headers, slug="three").json()["id"] for name, headers in self.teams.items()}
         score_parts(server, self.sent["ada"], faces=0.1, digits=0.2, authors=0.3)
         score_parts(server, self.sent["bob"], faces=0.6)
@@ -42,13 +41,6 @@ class Played:
         server.fail(bob[AUTHORS], Fault.HOST)
         for task in TASKS:
             server.fail(cyd[task], Fault.PARTICIPANT)
-
-    def member(self, name: str, role: Role = Role.PARTICIPANT) -> Account:
-        account = self.server.account(name, role)
-        with self.server.database.write() as session:
-            row = session.get_one(Account, account.id)
-            row.email, row.email_confirmed_at = f"{name}@example.org", now()
-        return account
 
     def get(self, path: str, who: str = "", **params: str) -> Any:
         headers = self.teams[who] if who else self.organiser

@@ -346,11 +346,6 @@ def make_public(server: Instance) -> None:
         assert split_leases.finish(session, work, PREPARED)
 
 
-def get_state(server: Instance) -> str:
-    with server.database.read() as session:
-        return session.scalars(select(Competition.state)).one()
-
-
 def set_competition(server: Instance, **values: object) -> None:
     with server.database.write() as session:
         competition = session.scalars(select(Competition)).one()
@@ -372,9 +367,9 @@ def test_public_models_are_made_before_private_ones(both: Instance, olga: dict[s
 
 def test_competition_can_open_before_private_models_are_made(both: Instance, olga: dict[str, str]) -> None:
     make_public(both)
-    assert get_state(both) == "preparing", "the private split's data could still be wrong"
+    assert both.state() == "preparing", "the private split's data could still be wrong"
     work = divide_private(both)
-    assert get_state(both) == "ready"
+    assert both.state() == "ready"
     with both.database.read() as session:
         checks = checklist(session, session.scalars(select(Competition)).one()).checks
     assert all(check.ok for check in checks if "private" in check.text)
@@ -400,7 +395,7 @@ def test_competition_that_wants_both_splits_waits_for_them(both: Instance, olga:
     wants_both(both)
     make_public(both)
     divide_private(both)
-    assert get_state(both) == "preparing"
+    assert both.state() == "preparing"
     with both.database.write() as session:
         assert model_shard_leases.claim(session, facts(), lease_s=60, submissions_wait=True), "the opening waits for it"
 

@@ -3,22 +3,13 @@
 from sqlalchemy import select
 
 from server.competitions.questions import MAX_OPEN
-from server.db import now
-from server.models.account import Account, Role
+from server.models.account import Role
 from server.models.notification import QueuedEmail
 from tests.support.instance import Instance
 from tests.support.web import Visitor, plain_text
 
 C = "/api/v1/competitions/digits"
 PAGES = '[pages]\nrules = "**No** <script>alert(1)</script> tricks"\nfaq = "None yet."'
-
-
-def person(server: Instance, name: str, role: Role = Role.PARTICIPANT) -> Account:
-    account = server.account(name, role)
-    with server.database.write() as session:
-        found = session.get_one(Account, account.id)
-        found.email, found.email_confirmed_at = f"{name}@example.org", now()
-    return account
 
 
 def mails(server: Instance) -> list[tuple[str, str]]:
@@ -28,7 +19,11 @@ def mails(server: Instance) -> list[tuple[str, str]]:
 
 
 def test_a_private_answer_is_read_by_whoever_asked_alone(server: Instance, mail: None) -> None:
-    owner, ada, bob = person(server, "olga", Role.ORGANISER), person(server, "ada"), person(server, "bob")
+    owner, ada, bob = (
+        server.confirmed_account("olga", Role.ORGANISER),
+        server.confirmed_account("ada"),
+        server.confirmed_account("bob"),
+    )
     server.competition(organiser=owner)
     server.submit(server.headers(bob))
     asked = server.client.post(f"{C}/questions", headers=server.headers(ada), json={"text": "Why?"}).json()
@@ -47,7 +42,11 @@ def test_a_private_answer_is_read_by_whoever_asked_alone(server: Instance, mail:
 
 
 def test_an_answer_to_all_hides_who_asked(server: Instance, mail: None) -> None:
-    owner, ada, bob = person(server, "olga", Role.ORGANISER), person(server, "ada"), person(server, "bob")
+    owner, ada, bob = (
+        server.confirmed_account("olga", Role.ORGANISER),
+        server.confirmed_account("ada"),
+        server.confirmed_account("bob"),
+    )
     server.competition(organiser=owner)
     for account in (ada, bob):
         server.submit(server.headers(account))

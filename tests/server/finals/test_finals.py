@@ -21,11 +21,6 @@ S = CompetitionState
 PRIVATE = Visibility.PRIVATE
 
 
-def state(server: Instance) -> str:
-    with server.database.read() as session:
-        return session.scalars(select(Competition.state)).one()
-
-
 def opened(server: Instance, **limits: object) -> dict[str, str]:
     """Make an open competition. Return its organiser's headers."""
     organiser = server.account("olga", Role.ORGANISER)
@@ -81,11 +76,11 @@ def test_opens_and_closes_by_itself_and_catches_up(both: Instance) -> None:
     with both.database.write() as session:
         assert tick(session, at) == 0
         assert tick(session, at + timedelta(hours=1)) == 1
-    assert state(both) == S.OPEN
+    assert both.state() == S.OPEN
     with both.database.write() as session:
         assert tick(session, at + timedelta(hours=9)) == 1
         assert tick(session, at + timedelta(hours=9)) == 0
-    assert state(both) == S.PROVISIONAL, "nothing was sent, so there is nothing to wait for"
+    assert both.state() == S.PROVISIONAL, "nothing was sent, so there is nothing to wait for"
     with both.database.read() as session:
         actions = session.scalars(select(AuditEvent.action).where(AuditEvent.actor == "system")).all()
     assert actions == [
@@ -100,7 +95,7 @@ def test_after_a_long_downtime_one_tick_does_it_all(server: Instance) -> None:
     at = now()
     server.competition(state=S.READY, opens_at=at - timedelta(hours=2), closes_at=at - timedelta(hours=1))
     server.tick()
-    assert state(server) == S.PROVISIONAL
+    assert server.state() == S.PROVISIONAL
 
 
 # --- the choice ---
@@ -200,11 +195,11 @@ def test_board_becomes_provisional_and_is_then_revealed(both: Instance) -> None:
     both.score(of_ada, 0.1, visibility=PRIVATE)
     both.tick()
     shown = rescoring(both, olga)
-    assert (state(both), shown["finals"], shown["scored"]) == (S.CLOSED, 2, 1)
+    assert (both.state(), shown["finals"], shown["scored"]) == (S.CLOSED, 2, 1)
     assert (shown["runs_done"], shown["runs_total"]) == (4, 8)
     both.score(of_bob, 0.2, visibility=PRIVATE)
     both.tick()
-    assert state(both) == S.PROVISIONAL
+    assert both.state() == S.PROVISIONAL
     path = "/api/v1/competitions/digits/leaderboard?board=private"
     assert both.client.get(path, headers=ada).status_code == 404
     sealed = both.client.get(path, headers=olga).json()["rows"]
@@ -233,7 +228,7 @@ def test_hosts_failure_on_private_data_is_retried_then_shown(server: Instance) -
         server.fail(submission, Fault.HOST, visibility=PRIVATE)
         server.tick()
     assert [row["submission"] for row in rescoring(server, olga)["failed"]] == [submission]
-    assert state(server) == S.CLOSED
+    assert server.state() == S.CLOSED
     mine = server.client.get(f"/api/v1/submissions/{submission}", headers=ada).json()
     assert (mine["stage"], mine["failure"]) == ("scored", None), "what happens on private data is not told"
 
@@ -247,7 +242,7 @@ def failed_final(server: Instance) -> tuple[dict[str, str], str, str]:
     server.tick()
     server.fail(best, Fault.PARTICIPANT, visibility=PRIVATE)
     server.tick()
-    assert state(server) == S.CLOSED
+    assert server.state() == S.CLOSED
     return olga, best, following
 
 
@@ -263,7 +258,7 @@ def test_failed_final_is_shown_with_its_competition(both: Instance) -> None:
 def test_participants_failure_can_be_excluded(both: Instance) -> None:
     olga, final, _following = failed_final(both)
     assert decide(both, olga, final, "exclude").status_code == 200
-    assert state(both) == S.PROVISIONAL
+    assert both.state() == S.PROVISIONAL
     rows = both.client.get("/api/v1/competitions/digits/leaderboard?board=private", headers=olga).json()["rows"]
     assert rows == []
 
@@ -273,7 +268,7 @@ def test_participants_failure_can_be_run_again(server: Instance) -> None:
     assert decide(server, olga, final, "run-again").json()["failed"] == []
     server.score(final, 0.25, visibility=PRIVATE)
     server.tick()
-    assert state(server) == S.PROVISIONAL
+    assert server.state() == S.PROVISIONAL
 
 
 def test_next_choice_takes_the_place_of_a_failed_final(server: Instance) -> None:
@@ -281,7 +276,7 @@ def test_next_choice_takes_the_place_of_a_failed_final(server: Instance) -> None
     assert decide(server, olga, final, "use-next-choice").json()["finals"] == 1
     server.score(following, 0.2, visibility=PRIVATE)
     server.tick()
-    assert state(server) == S.PROVISIONAL
+    assert server.state() == S.PROVISIONAL
     rows = server.client.get("/api/v1/competitions/digits/leaderboard?board=private", headers=olga).json()["rows"]
     assert [row["score"] for row in rows] == [0.2]
     with server.database.read() as session:
@@ -308,4 +303,4 @@ def test_disqualified_team_is_not_re_scored(server: Instance) -> None:
     close(server, olga)
     server.tick()
     assert privately_queued(server) == []
-    assert state(server) == S.PROVISIONAL
+    assert server.state() == S.PROVISIONAL

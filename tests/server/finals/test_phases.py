@@ -46,11 +46,6 @@ def selected(server: Instance) -> list[str]:
         return list(session.scalars(select(Submission.id).where(Submission.selected.is_(True))))
 
 
-def state_of(server: Instance) -> str:
-    with server.database.read() as session:
-        return session.scalars(select(Competition.state)).one()
-
-
 def test_late_submissions_are_unofficial_on_a_board_of_their_own(both: Instance) -> None:
     server = both
     owner = server.account("olga", Role.ORGANISER)
@@ -204,7 +199,7 @@ def test_finals_wait_until_uploads_in_flight_are_stored(server: Instance, monkey
         found = session.get_one(Competition, competition.id)
         found.closes_at, found.state = closed_at, CompetitionState.CLOSED.value
     server.tick()
-    assert state_of(server) == "closed"
+    assert server.state() == "closed"
     # An upload whose last byte came a second before the close, and that was checked until now.
     monkeypatch.setattr("server.submissions.upload_check.now", lambda: closed_at - timedelta(seconds=1))
     monkeypatch.setattr(submissions, "check_may_submit", lambda *_args, **_kw: None)

@@ -67,14 +67,6 @@ def states(server: Instance) -> list[tuple[str, int, str]]:
         ]
 
 
-def member(server: Instance, name: str, role: Role = Role.PARTICIPANT) -> Account:
-    account = server.account(name, role)
-    with server.database.write() as session:
-        row = session.get_one(Account, account.id)
-        row.email, row.email_confirmed_at = f"{name}@example.org", now()
-    return account
-
-
 def test_mail_arrives_once_and_what_it_said_is_forgotten(both: Instance, mail_is_on: MailServer) -> None:
     queue(both, "ada@example.org", body="Grüße,\n.\nthe page_url: https://lethe.example.org/reset#secret")
     assert outbox.is_due(both.database, EMAILS, at=now())
@@ -171,12 +163,12 @@ def test_half_a_mail_server_is_refused(values: dict[str, str]) -> None:
 
 
 def test_events_reach_those_whom_they_concern(server: Instance, mail_is_on: MailServer) -> None:
-    olga = server.headers(member(server, "olga", Role.ORGANISER))
+    olga = server.headers(server.confirmed_account("olga", Role.ORGANISER))
     with server.database.read() as session:
         organiser = session.scalars(select(Account).where(Account.name == "olga")).one()
     server.competition(organiser=organiser)
-    ada, bob = server.headers(member(server, "ada")), server.headers(member(server, "bob"))
-    member(server, "eve")
+    ada, bob = server.headers(server.confirmed_account("ada")), server.headers(server.confirmed_account("bob"))
+    server.confirmed_account("eve")
     first, second = server.submit(ada).json()["id"], server.submit(ada).json()["id"]
     third = server.submit(bob).json()["id"]
     server.score(first, 0.123456)
@@ -203,7 +195,7 @@ def test_events_reach_those_whom_they_concern(server: Instance, mail_is_on: Mail
 
 def test_reveal_is_told_and_no_figure_with_it(server: Instance, mail_is_on: MailServer) -> None:
     server.competition()
-    ada = server.headers(member(server, "ada"))
+    ada = server.headers(server.confirmed_account("ada"))
     submission = server.submit(ada).json()["id"]
     server.score(submission, 0.5)
     olga = server.headers(server.account("root2", Role.ADMINISTRATOR))
@@ -220,7 +212,7 @@ def test_reveal_is_told_and_no_figure_with_it(server: Instance, mail_is_on: Mail
 def test_who_declines_gets_no_news_but_still_what_they_ask_for(server: Instance, mail_is_on: MailServer) -> None:
     olga = server.account("olga", Role.ORGANISER)
     competition = server.competition(organiser=olga)
-    ada, bob = server.headers(member(server, "ada")), server.headers(member(server, "bob"))
+    ada, bob = server.headers(server.confirmed_account("ada")), server.headers(server.confirmed_account("bob"))
     for headers in (ada, bob):
         server.submit(headers)
     assert server.client.put("/api/v1/me/mail", headers=ada, json={"wanted": False}).json()["wants_mail"] is False
@@ -233,11 +225,11 @@ def test_who_declines_gets_no_news_but_still_what_they_ask_for(server: Instance,
 
 
 def test_announcement_says_how_many_want_no_mail(server: Instance, mail_is_on: MailServer) -> None:
-    olga = server.headers(member(server, "olga", Role.ORGANISER))
+    olga = server.headers(server.confirmed_account("olga", Role.ORGANISER))
     with server.database.read() as session:
         organiser = session.scalars(select(Account).where(Account.name == "olga")).one()
     server.competition(organiser=organiser)
-    ada = server.headers(member(server, "ada"))
+    ada = server.headers(server.confirmed_account("ada"))
     server.submit(ada)
     server.client.put("/api/v1/me/mail", headers=ada, json={"wanted": False})
     news = server.client.post(f"{BASE}/announcements", headers=olga, json={"title": "Hello", "text": "all"}).json()
@@ -248,11 +240,11 @@ def test_announcement_says_how_many_want_no_mail(server: Instance, mail_is_on: M
 
 
 def test_final_that_waits_for_a_decision_is_mailed_once(server: Instance, mail_is_on: MailServer) -> None:
-    olga = server.headers(member(server, "olga", Role.ORGANISER))
+    olga = server.headers(server.confirmed_account("olga", Role.ORGANISER))
     with server.database.read() as session:
         organiser = session.scalars(select(Account).where(Account.name == "olga")).one()
     server.competition(organiser=organiser)
-    ada = server.headers(member(server, "ada"))
+    ada = server.headers(server.confirmed_account("ada"))
     final = server.submit(ada).json()["id"]
     server.score(final, 0.5)
     server.client.post(f"{BASE}/close", headers=olga)
