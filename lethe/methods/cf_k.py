@@ -19,14 +19,11 @@ Differences: learning rate 0.01 in the text, in the program 0.1 to 0.005 by cosi
 Needs: nothing
 """
 
-import math
 from typing import Any
 
-import torch
 from torch import nn
-from torch.nn import functional
 
-from lethe.methods.common import batches, last_layers, set_lr
+from lethe.methods.common import falling_rates, last_layers, train_layers
 
 K = 2  # lethe: tune K = int(1, 10)
 LR = 0.1  # lethe: tune LR = log(1e-5, 1)
@@ -40,34 +37,7 @@ PRESETS = {"goel": {"EPOCHS": 30}}
 
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
-    tail = last_layers(net, K)
-    trained = {id(parameter) for module in tail for parameter in module.parameters()}
-    wanted = [parameter.requires_grad for parameter in net.parameters()]
-    for parameter in net.parameters():
-        parameter.requires_grad_(id(parameter) in trained)
-    train_tail(net, retain_loader)
-    for parameter, wants in zip(net.parameters(), wanted, strict=True):
-        parameter.requires_grad_(wants)
-    net.eval()
-
-
-def train_tail(net: nn.Module, loader: Any) -> None:
-    parameters = [parameter for parameter in net.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.SGD(parameters, lr=LR, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
-    net.train()
-    for epoch in range(EPOCHS):
-        set_lr(optimizer, learning_rate(epoch))
-        for images, labels in batches(loader, net):
-            optimizer.zero_grad()
-            functional.cross_entropy(net(images), labels).backward()
-            nn.utils.clip_grad_norm_(parameters, CLIP)
-            optimizer.step()
-
-
-def learning_rate(epoch: int) -> float:
-    """Return the learning rate of an epoch: one cosine, or cosines over 1, 2, 4, ... epochs, from LR to LAST_LR."""
-    length, done = EPOCHS, epoch
-    if ANNEALING == "restarts":
-        length = 1 << ((epoch + 1).bit_length() - 1)
-        done = epoch + 1 - length
-    return LAST_LR + (LR - LAST_LR) * (1 + math.cos(math.pi * done / length)) / 2
+    rates = falling_rates(LR, LAST_LR, EPOCHS, ANNEALING)
+    train_layers(
+        net, last_layers(net, K), retain_loader, rates, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY, clip=CLIP
+    )

@@ -52,16 +52,8 @@ def erase(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: An
     state["last_noise"] = True
 
 
-def repair(
-    net: nn.Module,
-    retain_loader: Any,
-    forget_loader: Any,
-    val_loader: Any,
-    state: dict[str, Any],
-    epochs: int,
-    lr: float,
-) -> None:
-    weights = class_weights(class_counts(retain_loader, net)).to(next(net.parameters()).dtype)
+def repair(net: nn.Module, retain: Any, forget: Any, val: Any, state: dict[str, Any], epochs: int, lr: float) -> None:
+    weights = class_weights(class_counts(retain, net)).to(next(net.parameters()).dtype)
     optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
 
     def weighted(logits: Tensor, labels: Tensor, images: Tensor) -> Tensor:
@@ -70,7 +62,7 @@ def repair(
     for epoch, rate in enumerate(annealed(lr, epochs)):
         if epoch == epochs - 1 and state.get("last_noise"):
             add_noise(net, LAST_SIGMA)
-        train(net, retain_loader, optimizer, [rate], weighted)
+        train(net, retain, optimizer, [rate], weighted)
 
 
 @torch.no_grad()

@@ -99,6 +99,48 @@ def last_layers(net: nn.Module, k: int) -> list[nn.Module]:
     return [*chosen, *norms]
 
 
+def falling_rates(lr: float, last_lr: float, epochs: int, annealing: str) -> list[float]:
+    """Return each epoch's learning rate from lr to last_lr: one "cosine", or "restarts" over 1, 2, 4, ... epochs."""
+    rates = []
+    for epoch in range(epochs):
+        length, done = epochs, epoch
+        if annealing == "restarts":
+            length = 1 << ((epoch + 1).bit_length() - 1)
+            done = epoch + 1 - length
+        rates.append(last_lr + (lr - last_lr) * (1 + math.cos(math.pi * done / length)) / 2)
+    return rates
+
+
+def train_layers(
+    net: nn.Module,
+    layers: list[nn.Module],
+    loader: Any,
+    rates: Sequence[float],
+    *,
+    momentum: float,
+    weight_decay: float,
+    clip: float,
+) -> None:
+    """Make one pass with each learning rate by which only these layers are trained, the gradient clipped to a norm."""
+    trained = {id(parameter) for module in layers for parameter in module.parameters()}
+    wanted = [parameter.requires_grad for parameter in net.parameters()]
+    for parameter in net.parameters():
+        parameter.requires_grad_(id(parameter) in trained)
+    parameters = [parameter for parameter in net.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.SGD(parameters, lr=0.0, momentum=momentum, weight_decay=weight_decay)
+    net.train()
+    for rate in rates:
+        set_lr(optimizer, rate)
+        for images, labels in batches(loader, net):
+            optimizer.zero_grad()
+            functional.cross_entropy(net(images), labels).backward()
+            nn.utils.clip_grad_norm_(parameters, clip)
+            optimizer.step()
+    for parameter, wants in zip(net.parameters(), wanted, strict=True):
+        parameter.requires_grad_(wants)
+    net.eval()
+
+
 def class_counts(loader: Any, net: nn.Module) -> Tensor:
     """Return how often each label occurs, up to the largest one."""
     return torch.bincount(torch.cat([labels for _, labels in batches(loader, net)]))

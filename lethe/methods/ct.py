@@ -49,14 +49,6 @@ def erase(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: An
         convolution.weight.copy_(convolution.weight.transpose(2, 3).clone())
 
 
-def repair(
-    net: nn.Module,
-    retain_loader: Any,
-    forget_loader: Any,
-    val_loader: Any,
-    state: dict[str, Any],
-    epochs: int,
-    lr: float,
-) -> None:
+def repair(net: nn.Module, retain: Any, forget: Any, val: Any, state: dict[str, Any], epochs: int, lr: float) -> None:
     optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
-    train(net, retain_loader, optimizer, annealed(lr, epochs))
+    train(net, retain, optimizer, annealed(lr, epochs))

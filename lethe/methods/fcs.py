@@ -72,16 +72,8 @@ def erase(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: An
         state["done"] += 1
 
 
-def repair(
-    net: nn.Module,
-    retain_loader: Any,
-    forget_loader: Any,
-    val_loader: Any,
-    state: dict[str, Any],
-    epochs: int,
-    lr: float,
-) -> None:
-    loader = resized(retain_loader, RETAIN_BATCH)
+def repair(net: nn.Module, retain: Any, forget: Any, val: Any, state: dict[str, Any], epochs: int, lr: float) -> None:
+    loader = resized(retain, RETAIN_BATCH)
     rate = lr * (loader.batch_size or 64) / 64
     if "retain" not in state:  # one optimizer, momentum included, for all rounds
         state["retain"] = torch.optim.SGD(net.parameters(), lr=rate, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)

@@ -40,14 +40,6 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
     net.eval()
 
 
-def repair(
-    net: nn.Module,
-    retain_loader: Any,
-    forget_loader: Any,
-    val_loader: Any,
-    state: dict[str, Any],
-    epochs: int,
-    lr: float,
-) -> None:
+def repair(net: nn.Module, retain: Any, forget: Any, val: Any, state: dict[str, Any], epochs: int, lr: float) -> None:
     optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
-    train(net, retain_loader, optimizer, annealed(lr, epochs, ANNEALING))
+    train(net, retain, optimizer, annealed(lr, epochs, ANNEALING))

@@ -54,18 +54,10 @@ def erase(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: An
         layers[index].reset_parameters()
 
 
-def repair(
-    net: nn.Module,
-    retain_loader: Any,
-    forget_loader: Any,
-    val_loader: Any,
-    state: dict[str, Any],
-    epochs: int,
-    lr: float,
-) -> None:
+def repair(net: nn.Module, retain: Any, forget: Any, val: Any, state: dict[str, Any], epochs: int, lr: float) -> None:
     optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
     net.train()
     for _ in range(epochs):
-        for images, _ in batches(retain_loader, net):
+        for images, _ in batches(retain, net):
             noisy = images + NOISE * images.std() * torch.randn_like(images)
             step(optimizer, functional.mse_loss(net(noisy), state["teacher"](noisy)))

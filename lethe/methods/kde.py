@@ -61,15 +61,7 @@ def erase(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: An
             step(optimizer, soft_kl(net(images), state["teacher"](images)))
 
 
-def repair(
-    net: nn.Module,
-    retain_loader: Any,
-    forget_loader: Any,
-    val_loader: Any,
-    state: dict[str, Any],
-    epochs: int,
-    lr: float,
-) -> None:
+def repair(net: nn.Module, retain: Any, forget: Any, val: Any, state: dict[str, Any], epochs: int, lr: float) -> None:
     optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
 
     def distilled(logits: Tensor, labels: Tensor, images: Tensor) -> Tensor:
@@ -77,7 +69,7 @@ def repair(
         softened = soft_cross_entropy(logits, original) + soft_kl(logits, original)
         return functional.cross_entropy(logits, labels) + softened
 
-    train(net, retain_loader, optimizer, annealed(lr, epochs), distilled)
+    train(net, retain, optimizer, annealed(lr, epochs), distilled)
 
 
 def soft_kl(student: Tensor, teacher: Tensor) -> Tensor:

@@ -40,15 +40,7 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
     net.eval()
 
 
-def repair(
-    net: nn.Module,
-    retain_loader: Any,
-    forget_loader: Any,
-    val_loader: Any,
-    state: dict[str, Any],
-    epochs: int,
-    lr: float,
-) -> None:
+def repair(net: nn.Module, retain: Any, forget: Any, val: Any, state: dict[str, Any], epochs: int, lr: float) -> None:
     optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
     for epoch, rate in enumerate(annealed(lr, epochs, ANNEALING)):
         weight = penalty_weight(epoch, epochs)
@@ -56,7 +48,7 @@ def repair(
         def penalised(logits: Tensor, labels: Tensor, images: Tensor, weight: float = weight) -> Tensor:
             return functional.cross_entropy(logits, labels) + weight * l1_norm(net)
 
-        train(net, retain_loader, optimizer, [rate], penalised)
+        train(net, retain, optimizer, [rate], penalised)
 
 
 def penalty_weight(epoch: int, epochs: int) -> float:

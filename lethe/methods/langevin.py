@@ -47,19 +47,11 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
     net.eval()
 
 
-def repair(
-    net: nn.Module,
-    retain_loader: Any,
-    forget_loader: Any,
-    val_loader: Any,
-    state: dict[str, Any],
-    epochs: int,
-    lr: float,
-) -> None:
+def repair(net: nn.Module, retain: Any, forget: Any, val: Any, state: dict[str, Any], epochs: int, lr: float) -> None:
     net.eval()
     clipped_gradients = per_example_gradients(net)
     for _ in range(epochs):
-        for images, labels in batches(retain_loader, net):
+        for images, labels in batches(retain, net):
             noisy_step(net, clipped_gradients(images, labels), lr)
 
 

@@ -62,17 +62,9 @@ def erase(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: An
     net.zero_grad()
 
 
-def repair(
-    net: nn.Module,
-    retain_loader: Any,
-    forget_loader: Any,
-    val_loader: Any,
-    state: dict[str, Any],
-    epochs: int,
-    lr: float,
-) -> None:
+def repair(net: nn.Module, retain: Any, forget: Any, val: Any, state: dict[str, Any], epochs: int, lr: float) -> None:
     optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
-    train(net, retain_loader, optimizer, [lr * linear_factor(epoch, epochs) for epoch in range(epochs)])
+    train(net, retain, optimizer, [lr * linear_factor(epoch, epochs) for epoch in range(epochs)])
 
 
 def finish(net: nn.Module, state: dict[str, Any]) -> None:

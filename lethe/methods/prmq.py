@@ -72,20 +72,12 @@ def smallest(tensors: Sequence[Tensor], share: float) -> list[Tensor]:
     return [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]
 
 
-def repair(
-    net: nn.Module,
-    retain_loader: Any,
-    forget_loader: Any,
-    val_loader: Any,
-    state: dict[str, Any],
-    epochs: float,
-    lr: float,
-) -> None:
+def repair(net: nn.Module, retain: Any, forget: Any, val: Any, state: dict[str, Any], epochs: float, lr: float) -> None:
     optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
     counts = state["counts"]
     net.train()
-    retain_batches = cycle(retain_loader, net)
-    for _ in range(int(epochs * len(retain_loader)) + 1):  # the program counts one step more
+    retain_batches = cycle(retain, net)
+    for _ in range(int(epochs * len(retain)) + 1):  # the program counts one step more
         images, labels = next(retain_batches)
         logits, original = net(images), state["teacher"](images)
         weights = torch.ones(logits.shape[1], device=logits.device)

@@ -54,16 +54,8 @@ def random_label_loss(logits: Tensor, labels: Tensor, images: Tensor) -> Tensor:
     return functional.cross_entropy(logits, uniform_labels(logits))
 
 
-def repair(
-    net: nn.Module,
-    retain_loader: Any,
-    forget_loader: Any,
-    val_loader: Any,
-    state: dict[str, Any],
-    epochs: int,
-    lr: float,
-) -> None:
-    train(net, retain_loader, kept_optimizer(net, state), [lr] * epochs)
+def repair(net: nn.Module, retain: Any, forget: Any, val: Any, state: dict[str, Any], epochs: int, lr: float) -> None:
+    train(net, retain, kept_optimizer(net, state), [lr] * epochs)
 
 
 def kept_optimizer(net: nn.Module, state: dict[str, Any]) -> torch.optim.Optimizer:

@@ -88,18 +88,10 @@ def add_noise(parameters: dict[str, nn.Parameter], names: list[str], earlier: se
             parameters[name].add_(NOISE * noise)
 
 
-def repair(
-    net: nn.Module,
-    retain_loader: Any,
-    forget_loader: Any,
-    val_loader: Any,
-    state: dict[str, Any],
-    epochs: int,
-    lr: float,
-) -> None:
+def repair(net: nn.Module, retain: Any, forget: Any, val: Any, state: dict[str, Any], epochs: int, lr: float) -> None:
     for epoch in range(epochs):
         rate = lr * (LAST_FACTOR if epoch == epochs - 1 else 1.0)
-        train(net, retain_loader, sgd(list(net.parameters())), [rate])
+        train(net, retain, sgd(list(net.parameters())), [rate])
 
 
 def sgd(parameters: list[nn.Parameter]) -> torch.optim.SGD:

@@ -102,19 +102,11 @@ def erase(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: An
             masked_step(net, functional.cross_entropy(logits, uniform_labels(logits)), state)
 
 
-def repair(
-    net: nn.Module,
-    retain_loader: Any,
-    forget_loader: Any,
-    val_loader: Any,
-    state: dict[str, Any],
-    epochs: int,
-    lr: float,
-) -> None:
+def repair(net: nn.Module, retain: Any, forget: Any, val: Any, state: dict[str, Any], epochs: int, lr: float) -> None:
     set_lr(state["optimizer"], lr)
     net.train()
     for _ in range(epochs):
-        for images, labels in batches(retain_loader, net):
+        for images, labels in batches(retain, net):
             masked_step(net, functional.cross_entropy(net(images), labels), state)
 
 

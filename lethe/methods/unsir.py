@@ -111,13 +111,5 @@ def with_noise(retain_loader: Any, noise: Tensor, labels: Tensor) -> Iterator[tu
         yield torch.cat(images), torch.cat([labels[part[part < len(noise)]], targets])
 
 
-def repair(
-    net: nn.Module,
-    retain_loader: Any,
-    forget_loader: Any,
-    val_loader: Any,
-    state: dict[str, Any],
-    epochs: int,
-    lr: float,
-) -> None:
-    train(net, retain_loader, torch.optim.Adam(net.parameters(), lr=lr), [lr] * epochs)
+def repair(net: nn.Module, retain: Any, forget: Any, val: Any, state: dict[str, Any], epochs: int, lr: float) -> None:
+    train(net, retain, torch.optim.Adam(net.parameters(), lr=lr), [lr] * epochs)

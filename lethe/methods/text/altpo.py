@@ -36,7 +36,6 @@ TEMPERATURE = 1.0  # lethe: tune TEMPERATURE = uniform(0.5, 1.5)
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
     original = frozen_copy(net)
-    net.train()
 
     def loss(forget: Batch, retain: Batch) -> Tensor:
         pair = (alternatives(original, forget), forget)
@@ -44,7 +43,6 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
         return altpo_loss(*gains) + ALPHA * mean_loss(net, retain)
 
     train(net, loss, forget_loader, retain_loader, lr=LR, epochs=EPOCHS, weight_decay=WEIGHT_DECAY)
-    net.eval()
 
 
 def altpo_loss(preferred_gain: Tensor, forgotten_gain: Tensor) -> Tensor:

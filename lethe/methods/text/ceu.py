@@ -26,13 +26,10 @@ SPARED = 1  # lethe: tune SPARED = int(0, 3)
 
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
-    net.train()
-
     def loss(forget: Batch, _: Batch) -> Tensor:
         return ceu_loss(compute_logits(net, forget), forget["labels"])
 
     train(net, loss, forget_loader, None, lr=LR, epochs=EPOCHS, weight_decay=WEIGHT_DECAY)
-    net.eval()
 
 
 def ceu_loss(logits: Tensor, labels: Tensor) -> Tensor:

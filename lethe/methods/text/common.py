@@ -32,6 +32,8 @@ def train(
 ) -> None:
     """Take passes over the forget set by AdamW, each batch with as many retain examples (none without a loader).
 
+    The network is in training mode for them, and in evaluation mode afterwards.
+
     The learning rate rises from 0 over the first epoch and then falls linearly to 0; the gradient of all weights is
     clipped to norm 1; vectors, which are biases and norms, do not decay. only: the weights that are trained, else all.
     A step has the mean gradient of ACCUMULATION batches, of fewer at the end of an epoch.
@@ -39,6 +41,7 @@ def train(
     state: the numbers and tensors that loss_of remembers. The `checkpoint` of a forget loader that has one restores
     what a run had after some steps, of which the batches alone are drawn then, and is told of every further step.
     """
+    net.train()
     layers = matrices(net, only) if LORA_RANK else []
     trained = add_low_rank(net, layers) if LORA_RANK else list(net.parameters()) if only is None else only
     groups = [[each for each in trained if each.dim() > 1], [each for each in trained if each.dim() <= 1]]
@@ -69,6 +72,7 @@ def train(
                 if checkpoint is not None:
                     checkpoint.step_done(n_done, optimizer, state)
     merge_low_rank(net, layers)
+    net.eval()
 
 
 class LowRank(nn.Module):

@@ -28,14 +28,12 @@ ALPHA = 1.0  # lethe: tune ALPHA = uniform(0, 5)
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
     original = frozen_copy(net)
-    net.train()
 
     def loss(forget: Batch, retain: Batch) -> Tensor:
         gains = [sequence_nll(original, part) - sequence_nll(net, part) for part in (refusals(forget), forget)]
         return dpo_loss(*gains) + ALPHA * mean_loss(net, retain)
 
     train(net, loss, forget_loader, retain_loader, lr=LR, epochs=EPOCHS, weight_decay=WEIGHT_DECAY)
-    net.eval()
 
 
 def dpo_loss(preferred_gain: Tensor, forgotten_gain: Tensor) -> Tensor:

@@ -24,7 +24,6 @@ WEIGHT_DECAY = 0.01  # lethe: tune WEIGHT_DECAY = log(1e-5, 1e-1)
 
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
-    net.train()
     train(
         net,
         lambda forget, _: -mean_loss(net, forget),
@@ -34,4 +33,3 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
         epochs=EPOCHS,
         weight_decay=WEIGHT_DECAY,
     )
-    net.eval()

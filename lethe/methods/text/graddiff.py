@@ -23,7 +23,6 @@ ALPHA = 1.0  # lethe: tune ALPHA = uniform(0, 5)
 
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
-    net.train()
     train(
         net,
         lambda forget, retain: ALPHA * mean_loss(net, retain) - mean_loss(net, forget),
@@ -33,4 +32,3 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
         epochs=EPOCHS,
         weight_decay=WEIGHT_DECAY,
     )
-    net.eval()

@@ -24,12 +24,9 @@ WEIGHT_DECAY = 0.01  # lethe: tune WEIGHT_DECAY = log(1e-5, 1e-1)
 
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
-    net.train()
-
     def loss(forget: Batch, retain: Batch) -> Tensor:
         parts = [refusals(forget), retain]
         total = sum(n_tokens(part).sum() for part in parts)
         return torch.stack([token_losses(net, part).sum() for part in parts]).sum() / total
 
     train(net, loss, forget_loader, retain_loader, lr=LR, epochs=EPOCHS, weight_decay=WEIGHT_DECAY)
-    net.eval()

@@ -31,7 +31,6 @@ PRESET_FILES = {"open-unlearning": "locuslab/open-unlearning, src/trainer/utils.
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
     original = frozen_copy(net)
-    net.train()
 
     def loss(forget: Batch, retain: Batch) -> Tensor:
         counted = torch.ones_like(retain["labels"]) if PADDING else retain["attention_mask"]
@@ -39,7 +38,6 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
         return ALPHA * kept - mean_loss(net, forget)
 
     train(net, loss, forget_loader, retain_loader, lr=LR, epochs=EPOCHS, weight_decay=WEIGHT_DECAY)
-    net.eval()
 
 
 def retain_kl(logits: Tensor, reference: Tensor) -> Tensor:

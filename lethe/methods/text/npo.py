@@ -30,14 +30,12 @@ ALPHA = 1.0  # lethe: tune ALPHA = uniform(0, 5)
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
     original = frozen_copy(net)
-    net.train()
 
     def loss(forget: Batch, retain: Batch) -> Tensor:
         less_likely = npo_loss(sequence_nll(net, forget), sequence_nll(original, forget))
         return less_likely + ALPHA * mean_loss(net, retain)
 
     train(net, loss, forget_loader, retain_loader, lr=LR, epochs=EPOCHS, weight_decay=WEIGHT_DECAY)
-    net.eval()
 
 
 def npo_loss(nll: Tensor, original_nll: Tensor) -> Tensor:

@@ -45,7 +45,6 @@ PRESET_FILES = {
 
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
-    net.train()
     state = {"weight": ALPHA, "n_done": 0}
 
     def loss(forget: Batch, retain: Batch) -> Tensor:
@@ -57,7 +56,6 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
         return total
 
     train(net, loss, forget_loader, retain_loader, lr=LR, epochs=EPOCHS, weight_decay=WEIGHT_DECAY, state=state)
-    net.eval()
 
 
 def flatness_loss(logits: Tensor, labels: Tensor) -> Tensor:

@@ -39,7 +39,6 @@ PRESET_FILES = {"open-unlearning": "locuslab/open-unlearning, configs/trainer/RM
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
     original = frozen_copy(net)
-    net.train()
     blocks = find_blocks(net)
     last = min(len(blocks) - 1, BLOCK - 1 if BLOCK else int(DEPTH * len(blocks)))
     trained: list[Any] = [last_linear(block).weight for block in blocks[max(0, last - 2) : last + 1]]
@@ -58,7 +57,6 @@ def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loade
     chosen = None if WHOLE else trained
     decay = WEIGHT_DECAY
     train(net, loss, forget_loader, retain_loader, lr=LR, epochs=EPOCHS, weight_decay=decay, only=chosen, state=state)
-    net.eval()
 
 
 def find_blocks(net: nn.Module) -> nn.ModuleList:

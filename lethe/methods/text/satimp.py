@@ -28,11 +28,8 @@ ALPHA = 1.0  # lethe: tune ALPHA = uniform(0, 5)
 
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
-    net.train()
-
     def loss(forget: Batch, retain: Batch) -> Tensor:
         ascent = weighted_ascent(answer_token_losses(net, forget), learnt=BETA1, left=BETA2)
         return GAMMA * ascent + ALPHA * mean_loss(net, retain)
 
     train(net, loss, forget_loader, retain_loader, lr=LR, epochs=EPOCHS, weight_decay=WEIGHT_DECAY)
-    net.eval()

@@ -28,14 +28,11 @@ ALPHA = 1.0  # lethe: tune ALPHA = uniform(0, 5)
 
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
-    net.train()
-
     def loss(forget: Batch, retain: Batch) -> Tensor:
         less_likely = simnpo_loss(sequence_nll(net, forget), n_tokens(forget))
         return GAMMA * less_likely + ALPHA * mean_loss(net, retain)
 
     train(net, loss, forget_loader, retain_loader, lr=LR, epochs=EPOCHS, weight_decay=WEIGHT_DECAY)
-    net.eval()
 
 
 def simnpo_loss(nll: Tensor, tokens: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ SCALE = 1.0  # lethe: tune SCALE = uniform(0, 5)
 
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
-    reinforced = copy.deepcopy(net).train()
+    reinforced = copy.deepcopy(net)
 
     def loss(forget: Batch, _: Batch) -> Tensor:
         return mean_loss(reinforced, forget)

@@ -32,14 +32,12 @@ PRESET_FILES = {"open-unlearning": "locuslab/open-unlearning, src/trainer/utils.
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
     original = frozen_copy(net)
-    net.train()
 
     def loss(forget: Batch, retain: Batch) -> Tensor:
         distance = undial_loss(compute_logits(net, forget), compute_logits(original, forget), forget["labels"])
         return distance + ALPHA * mean_loss(net, retain) if ALPHA else distance
 
     train(net, loss, forget_loader, retain_loader, lr=LR, epochs=EPOCHS, weight_decay=WEIGHT_DECAY)
-    net.eval()
 
 
 def undial_loss(logits: Tensor, original_logits: Tensor, labels: Tensor) -> Tensor:
