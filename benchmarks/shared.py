@@ -51,7 +51,7 @@ def run_entry(split_dir: Path, unlearning: Callable[..., Any], *, runs: int) -> 
     """Return the outputs of runs of a submission's function, one after another in this process."""
     import torch  # noqa: PLC0415 (a benchmark sets variables that are read when it is loaded)
 
-    from lethe.evaluation.inference import SplitEvaluator  # noqa: PLC0415 (loads torch)
+    from lethe.evaluation.image_evaluation import SplitEvaluator  # noqa: PLC0415 (loads torch)
     from lethe.evaluation.shard_outputs import StoredOutputs  # noqa: PLC0415
     from lethe.networks.builders import build  # noqa: PLC0415
     from lethe.runtime.data_loaders import load_data, make_loaders  # noqa: PLC0415

@@ -18,8 +18,8 @@ _NAMES = {  # `__init__.pyi` gives their types
     "ScoreResult": "api.score_result",
     "Split": "api.split",
     "BenchmarkResult": "api.benchmark_result",
-    "evaluate": "api.evaluate",
-    "score": "api.score",
+    "evaluate": "api.evaluation",
+    "score": "api.score_result",
     "unlearn": "huggingface.unlearning",
 }
 _MODULES = ("benchmark", "loggers", "methods", "metrics", "plots")
@@ -48,7 +48,7 @@ class CallableModule(ModuleType):
     """A package that is called like the function of its name: `lethe.benchmark(...)`."""
 
     def __call__(self, *given: Any, **named: Any) -> Any:
-        return import_module("lethe.api.run_benchmark").benchmark(*given, **named)
+        return import_module("lethe.api.benchmark_result").benchmark(*given, **named)
 
 
 def make_callable(name: str) -> None:

@@ -5,12 +5,12 @@ from lethe import methods as methods
 from lethe import metrics as metrics
 from lethe import plots as plots
 from lethe.api.benchmark_result import BenchmarkResult as BenchmarkResult
-from lethe.api.evaluate import evaluate as evaluate
+from lethe.api.benchmark_result import benchmark as benchmark
 from lethe.api.evaluation import Evaluation as Evaluation
+from lethe.api.evaluation import evaluate as evaluate
 from lethe.api.method_runs import MethodRuns as MethodRuns
-from lethe.api.run_benchmark import benchmark as benchmark
-from lethe.api.score import score as score
 from lethe.api.score_result import ScoreResult as ScoreResult
+from lethe.api.score_result import score as score
 from lethe.api.split import Split as Split
 from lethe.huggingface.unlearning import unlearn as unlearn
 

@@ -14,7 +14,7 @@ from lethe.benchmark.plan import read_plan
 from lethe.benchmark.store import BenchmarkFolder
 from lethe.competition.file import read_competition_file
 from lethe.competition.visibility import Visibility
-from lethe.data.datasets.roots import datasets_beside
+from lethe.data.datasets.registry import datasets_beside
 from lethe.preparation.prepare import prepare_split
 from lethe.reference.bundle import read_key
 from lethe.reference.export import export_split

@@ -41,7 +41,7 @@ TORCH = (
 COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "": BASE,
     "torch": (*BASE, *TORCH),
-    "hf": (("python", "-c", "import lethe.huggingface.tasks"),),
+    "hf": (("python", "-c", "import lethe.huggingface.task"),),
     "harness": (("python", "-c", "import lethe.huggingface.harness_task, lm_eval"),),
     "plots": (ARRAYS, ("lethe", "evaluate", "--unlearned", "U.npz", "--retrained", "R.npz", "--plot", "metrics.png")),
     "frames": (("python", "-c", PYTHON_FIRST + "; print(e.to_frame())"),),

@@ -12,7 +12,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
-from lethe.competition.network_size import MAX_PARAMETERS
+from lethe.competition.estimates import MAX_PARAMETERS
 from lethe.errors import InvalidInput
 from server.environment import describe_wrong_values, socket_path
 

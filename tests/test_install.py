@@ -11,7 +11,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.types import Type
 
 from lethe.competition.file import Scoring
-from lethe.evaluation.competition_score import score_outputs
+from lethe.evaluation.ranking import score_outputs
 from lethe.metrics.scoring.calibration import doubt_about
 from lethe.metrics.scoring.score import ModelOutputs
 from scripts import compile_ahead, install

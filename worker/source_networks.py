@@ -20,17 +20,17 @@ from torch import Tensor
 import lethe
 from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
-from lethe.data.datasets import roots as dataset_places
+from lethe.data.datasets import registry
 from lethe.data.errors import InvalidSplit
 from lethe.data.files import read_json
 from lethe.data.stored_sets import SET_PATHS, TRUE_LABELS
 from lethe.errors import HostFault
-from lethe.evaluation.inference import NonFiniteOutputs
+from lethe.evaluation.image_evaluation import NonFiniteOutputs
 from lethe.evaluation.manifest import MANIFEST, NETWORK_PATH, Manifest, require_whole
-from lethe.evaluation.original_models import ORIGINAL, read_integer_buffers
+from lethe.evaluation.model_outputs import ORIGINAL, read_integer_buffers
 from lethe.evaluation.shard_outputs import RunOutputs, ShardOutputs
 from lethe.networks.builders import is_source
-from lethe.preparation.sample_models import SampleModels
+from lethe.preparation.public_sample import SampleModels
 from lethe.preparation.step_cache import OnProgress, PreparationProgress
 from sandbox.confined import Answer, Confined, ConfinedFailed, ConfinedSpec
 from sandbox.errors import BackendUnavailable, MachineTooBusy
@@ -104,7 +104,7 @@ def probe_models(
 
 
 def retrain_on_sample(settings: Settings, split_dir: Path, competition: CompetitionFile) -> SampleModels:
-    """Do what `lethe.preparation.sample_models.retrain_on_sample` does. Raises InvalidSplit, HostFault."""
+    """Do what `lethe.preparation.public_sample.retrain_on_sample` does. Raises InvalidSplit, HostFault."""
     request = {"do": "sample", "competition": competition.model_dump(mode="json")}
     sample = split_dir / "sample"
     with _started(settings, reads={f"{INSIDE}/sample": sample}) as process:
@@ -124,7 +124,7 @@ def make_split(
             "[network]: a network given as Python text is prepared by workers with LETHE_WORKER_DEVICE=cpu only"
         )
     out.mkdir(parents=True, exist_ok=True)
-    places = dataset_places.places_of(competition.dataset.options)
+    places = registry.places_of(competition.dataset.options)
     request = {
         "do": "prepare",
         "competition": competition.model_dump(mode="json"),

@@ -30,8 +30,8 @@ from benchmarks.papers.ordering import (
 )
 from benchmarks.papers.text_orderings import text_orderings
 from lethe.benchmark.results import benchmark_results, higher_is_better
-from lethe.metrics.benchmark.hard_examples import epsilon_correlation
 from lethe.metrics.benchmark.rankings import ranking_groups
+from lethe.metrics.benchmark.training_choices import epsilon_correlation
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.reports.benchmark_tables import epsilon_by_method
 

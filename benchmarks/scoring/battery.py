@@ -10,8 +10,7 @@ import numpy as np
 from benchmarks.scoring.entries_without_unlearning import BATTERY, HONEST, Confidences, Entry
 from benchmarks.shared import options
 from lethe.metrics.scoring.attacks.family import AttackFamily
-from lethe.metrics.scoring.epsilon import per_example_epsilon
-from lethe.metrics.scoring.forgetting_quality import forgetting_quality, n_judged_models
+from lethe.metrics.scoring.epsilon import forgetting_quality, n_judged_models, per_example_epsilon
 
 FAMILIES = tuple(AttackFamily)
 

@@ -11,10 +11,10 @@ import torch
 from scipy.stats import kendalltau
 from sklearn.datasets import load_digits
 
+from lethe.metrics.scoring.arrays import logit_scaled_confidences
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.calibration import calibrate
-from lethe.metrics.scoring.confidences import logit_scaled_confidences
-from lethe.metrics.scoring.paired_test import ScoredEntry, tied_groups
+from lethe.metrics.scoring.resampling import ScoredEntry, tied_groups
 from lethe.metrics.scoring.score import ModelOutputs, Score, score
 
 N_MODELS = 512

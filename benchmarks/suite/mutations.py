@@ -78,7 +78,7 @@ RULES = {
     ),
     "resampling": Rule(
         (
-            "lethe/metrics/core/resampling.py",
+            "lethe/metrics/core/metric_evaluation.py",
             "lethe/metrics/scoring/resampling.py",
             "lethe/metrics/scoring/calibration.py",
         ),
@@ -100,10 +100,10 @@ RULES = {
         ),
     ),
     "tuning": Rule(
-        ("lethe/tuning/trial_runs.py", "lethe/tuning/study.py", "lethe/tuning/search_space.py"), ("tests/lethe/tuning",)
+        ("lethe/tuning/trial_runs.py", "lethe/tuning/study.py", "lethe/tuning/study.py"), ("tests/lethe/tuning",)
     ),
     "attacks": Rule(
-        ("lethe/metrics/scoring/epsilon.py", "lethe/metrics/scoring/rates.py", "lethe/metrics/scoring/score.py"),
+        ("lethe/metrics/scoring/epsilon.py", "lethe/metrics/scoring/arrays.py", "lethe/metrics/scoring/score.py"),
         ("tests/lethe/metrics/scoring",),
     ),
 }
@@ -123,7 +123,7 @@ class Fault:
 
 NAMED = (  # rule, module, text, wrong text: mistakes that are easy to make and that no operator's change makes
     ("resampling", "lethe/metrics/scoring/resampling.py", "self.headline.std(ddof=1)", "self.headline.std(ddof=0)"),
-    ("resampling", "lethe/metrics/core/resampling.py", "known.std(ddof=1)", "known.std(ddof=0)"),
+    ("resampling", "lethe/metrics/core/metric_evaluation.py", "known.std(ddof=1)", "known.std(ddof=0)"),
     (
         "resampling",
         "lethe/metrics/scoring/calibration.py",

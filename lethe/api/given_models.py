@@ -16,7 +16,7 @@ from lethe.api.score_inputs import safetensors_arrays
 from lethe.api.split import Split, as_array
 from lethe.metrics.core.inputs import open_arrays
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.scoring.model_outputs import ModelOutputs
+from lethe.metrics.scoring.arrays import ModelOutputs
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -92,7 +92,7 @@ def _evaluated(evaluate: Any, split: Split, *, device: str, progress: bool | Non
 
 
 def _of_folder(folder: Path, evaluator: Any, track: Any) -> "list[RunOutputs]":
-    from lethe.evaluation.checkpoint_files import evaluate_folder
+    from lethe.evaluation.evaluators import evaluate_folder
 
     return evaluate_folder(evaluator, folder, track=track)
 

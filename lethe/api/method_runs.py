@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lethe.reports.table import html_table
-from lethe.reports.written import json_text, written
+from lethe.reports.table import html_table, json_text, written
 from lethe.tuning.local_run import LocalRuns
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from lethe.competition.file import Slug
-from lethe.competition.metric_requests import check_request, levels_for_metric
-from lethe.competition.report_section import MAX_KEPT, MetricRequest
+from lethe.competition.report_section import MAX_KEPT, MetricRequest, check_request, levels_for_metric
 from lethe.competition.task import PROBED_LEVEL
 from lethe.errors import InvalidInput
 from lethe.methods.rendering import render

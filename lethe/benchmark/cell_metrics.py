@@ -11,15 +11,13 @@ import numpy as np
 
 from lethe.benchmark.benchmark_file import SCORES
 from lethe.benchmark.method_runs import probed_runs, stored_outputs
-from lethe.benchmark.metric_keys import REFERENCES, metrics_file, missing_metrics, request_key
 from lethe.benchmark.plan import CellPlan, Plan
-from lethe.benchmark.store import Json, Unit
+from lethe.benchmark.store import REFERENCES, Json, Unit, metrics_file, missing_metrics, request_key
 from lethe.competition.file import CompetitionFile, Scoring
-from lethe.competition.metric_requests import levels_for_metric
-from lethe.competition.report_section import MetricRequest
+from lethe.competition.report_section import MetricRequest, levels_for_metric
 from lethe.competition.task import PROBED_LEVEL
 from lethe.errors import AppError
-from lethe.evaluation.competition_score import score_outputs
+from lethe.evaluation.ranking import score_outputs
 from lethe.evaluation.split_inputs import reference_inputs, split_inputs, with_unlearned
 from lethe.metrics import Inputs, InvalidMetricInput, Side, metric
 from lethe.metrics.core.metric_evaluation import checked_parameters, compute

@@ -15,9 +15,8 @@ from lethe.data.datasets.registry import open_dataset
 from lethe.data.errors import InvalidSplit
 from lethe.errors import AppError
 from lethe.networks.builders import build
-from lethe.preparation.cost_estimate import training_seconds
 from lethe.preparation.fingerprint import network_description
-from lethe.preparation.task_kinds import task_preparation
+from lethe.preparation.task_kinds import task_preparation, training_seconds
 
 # Files that may not be at hand, by their folder: questions and mean tokens of a data set, weights of a network
 KNOWN_TEXTS = {"tofu": (4000, 65.3)}  # counted with Llama 2's tokenizer

@@ -11,22 +11,21 @@ import torch
 from numpy.typing import NDArray
 
 from lethe.competition.file import CompetitionFile, Training
-from lethe.competition.recipes_section import Variation
 from lethe.competition.report_section import Report
+from lethe.competition.splits_section import Variation
 from lethe.competition.visibility import Visibility
 from lethe.data.files import read_json
 from lethe.data.seeds import derive_seeds
 from lethe.data.stored_sets import SET_PATHS, StoredSet
 from lethe.errors import InvalidInput
 from lethe.evaluation.evaluators import shared_arrays
-from lethe.evaluation.inference import SplitEvaluator
+from lethe.evaluation.image_evaluation import SplitEvaluator
 from lethe.evaluation.manifest import NETWORK_PATH
 from lethe.evaluation.model_outputs import read_outputs
-from lethe.evaluation.probes.attacked import trained_on
-from lethe.evaluation.probes.examples import ImageExamples
+from lethe.evaluation.probes.model_probes import ImageExamples, trained_on
 from lethe.evaluation.probes.split_probes import State, stored_models
 from lethe.evaluation.shard_outputs import StoredOutputs
-from lethe.metrics.scoring.confidences import logit_scaled_confidences
+from lethe.metrics.scoring.arrays import logit_scaled_confidences
 from lethe.networks.builders import build, to_inputs
 from lethe.networks.rounding import quantize
 from lethe.preparation.prepare import prepare_split

@@ -25,14 +25,13 @@ from lethe.benchmark.benchmark_file import (
     parse_benchmark,
 )
 from lethe.competition.file import CompetitionFile
-from lethe.competition.metric_requests import lacking_for_metric
-from lethe.competition.report_section import MAX_CAPTURE
+from lethe.competition.report_section import MAX_CAPTURE, lacking_for_metric
 from lethe.competition.task import LEVELS, PROBED_LEVEL, Kind
 from lethe.errors import InvalidCompetitionFile, InvalidInput
 from lethe.methods.catalogue import method_info
 from lethe.methods.rendering import render, set_constants, with_preset
 from lethe.text_files import read_text
-from lethe.tuning.search_space import search_ranges
+from lethe.tuning.study import search_ranges
 
 KEY_LENGTH = 20
 CUTMIX = {"mixing": "cutmix"}

@@ -1,6 +1,6 @@
-"""All that a benchmark's folder holds, as one object of plain values: tables, figures, reports and checks read it.
+"""All that a benchmark's folder holds, as one object of plain values, and its numbers as arrays by cell and method.
 
-No torch: a report is made wherever its folder lies.
+Tables, figures, reports and checks read it. No torch: a report is made wherever its folder lies.
 """
 
 import gzip
@@ -9,26 +9,96 @@ import json
 import platform
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 import lethe
 from lethe.benchmark.benchmark_file import SCORES, BenchmarkFile
-from lethe.benchmark.benchmark_results import BenchmarkResults
-from lethe.benchmark.metric_keys import REFERENCES, metrics_file, request_key
 from lethe.benchmark.plan import CellPlan, Plan
-from lethe.benchmark.run_cost import cost_values
-from lethe.benchmark.store import BenchmarkFolder, Json, read_object
+from lethe.benchmark.store import (
+    REFERENCES,
+    BenchmarkFolder,
+    Json,
+    cost_values,
+    metrics_file,
+    read_object,
+    request_key,
+    write_whole,
+)
 from lethe.benchmark.tuned_methods import TUNED, settled_method, tuning_facts
 from lethe.competition.file import CompetitionFile
 from lethe.competition.report_section import MetricRequest
 from lethe.errors import InvalidInput
 from lethe.metrics import Side, metric
+from lethe.metrics.core.arrays import Bool, Float64
+from lethe.metrics.core.invalid_input import InvalidMetricInput
+
+
+@dataclass(frozen=True, eq=False)
+class BenchmarkResults:
+    """values: metric -> shape (n_cells, n_methods), NaN where missing. standard_errors: same, for some metrics.
+
+    failed: bool, shape (n_cells, n_methods); a failed method has no value in that cell. None: nothing failed.
+    references: methods that are shown and not ranked, such as the original and the retrained models.
+    Raises InvalidMetricInput for other shapes, names that occur twice or unknown references.
+    """
+
+    cells: tuple[str, ...]
+    methods: tuple[str, ...]
+    values: Mapping[str, npt.ArrayLike]
+    standard_errors: Mapping[str, npt.ArrayLike] = field(default_factory=dict)
+    failed: npt.ArrayLike | None = None
+    references: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check names and shapes."""
+        for names in (self.cells, self.methods):
+            if len(set(names)) != len(names) or not names:
+                raise InvalidMetricInput(f"names must be there and differ, not {names}")
+        unknown = set(self.references) - set(self.methods)
+        if unknown:
+            raise InvalidMetricInput(f"references are not among the methods: {', '.join(sorted(unknown))}")
+        for name, values in (*self.values.items(), *self.standard_errors.items()):
+            self._shaped(values, name)
+        if self.failed is not None:
+            self._shaped(self.failed, "failed")
+
+    @property
+    def failures(self) -> Bool:
+        """Return which runs failed, shape (n_cells, n_methods)."""
+        shape = (len(self.cells), len(self.methods))
+        return np.zeros(shape, dtype=bool) if self.failed is None else np.asarray(self.failed, dtype=bool)
+
+    @property
+    def ranked(self) -> list[int]:
+        """Return the positions of the methods that are no references."""
+        return [i for i, method in enumerate(self.methods) if method not in self.references]
+
+    def metric(self, name: str) -> Float64:
+        """Return one metric, NaN where missing or failed, shape (n_cells, n_methods); all NaN if it is not there."""
+        if name not in self.values:
+            return np.full((len(self.cells), len(self.methods)), np.nan)
+        return np.where(self.failures, np.nan, self._shaped(self.values[name], name))
+
+    def errors(self, names: Sequence[str]) -> Float64 | None:
+        """Return standard errors, shape (n_cells, n_methods, n_metrics); None if a metric has none."""
+        if any(name not in self.standard_errors for name in names):
+            return None
+        return np.stack([self._shaped(self.standard_errors[name], name) for name in names], axis=2)
+
+    def _shaped(self, values: npt.ArrayLike, name: str) -> Float64:
+        array, shape = np.asarray(values, np.float64), (len(self.cells), len(self.methods))
+        if array.shape != shape:
+            raise InvalidMetricInput(f"{name} must have shape (n_cells, n_methods) = {shape}, not {array.shape}")
+        return array
+
 
 FORMAT = "lethe-benchmark-1"
 EMBEDDED = re.compile(r'<script type="application/json" id="results">(.*?)</script>', re.DOTALL)
@@ -221,3 +291,49 @@ def method_row(requests: Iterable[MetricRequest], kept: Json, *, epsilon: list[f
         "notes": notes,
         "epsilon": epsilon,
     }
+
+
+def is_finished(content: Mapping[str, Any], cell: str) -> bool:
+    """Return whether every method has its values or its failure in a cell."""
+    rows = content["cells"][cell]["rows"]
+    return all(method["name"] in rows for method in content["methods"])
+
+
+def write_finished_cells(content: Json, folder: Path) -> list[Path]:
+    """Write the results of each finished cell to a file of its own, and return the files."""
+    finished = [name for name in content["cells"] if is_finished(content, name)]
+    paths = [folder / f"{re.sub(r'[^A-Za-z0-9._=-]', '-', name)}.json" for name in finished]
+    for name, path in zip(finished, paths, strict=True):
+        one = only_cells(content, [name])
+        write_whole(path, (json.dumps(one, ensure_ascii=False, allow_nan=False) + "\n").encode())
+    return paths
+
+
+def read_cells(folder: Path) -> Json:
+    """Return the results of all cells in a folder as one. Raises InvalidInput for files of different benchmarks."""
+    return joined([read_results(path) for path in result_files(folder)], source=str(folder))
+
+
+def result_files(folder: Path) -> list[Path]:
+    """Return the files of results in a folder, compressed or not."""
+    return sorted(path for path in folder.iterdir() if path.name.endswith((".json", ".json.gz")))
+
+
+def joined(parts: Sequence[Json], *, source: str) -> Json:
+    """Return results with the cells of all parts, in the order of the parts."""
+    if not parts:
+        raise InvalidInput(f"{source} holds no results of cells (.json)")
+    if len(parts) == 1:
+        return parts[0]
+    if len({part["benchmark_sha256"] for part in parts}) > 1:
+        raise InvalidInput(f"{source} holds results of different benchmark files: keep each in a folder of its own")
+    return _with_cells(parts[0], {name: cell for part in parts for name, cell in part["cells"].items()})
+
+
+def only_cells(content: Mapping[str, Any], names: Sequence[str]) -> Json:
+    """Return the results of these cells alone."""
+    return _with_cells(content, {name: content["cells"][name] for name in names})
+
+
+def _with_cells(content: Mapping[str, Any], cells: Json) -> Json:
+    return dict(content) | {"cells": cells, "results_sha256": cells_sha256(cells)}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.metrics.benchmark.paired_t import holm, paired_t
+from lethe.metrics.benchmark.rankings import holm, paired_t
 from lethe.metrics.core.arrays import Float64, Int64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 

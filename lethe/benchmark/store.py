@@ -1,7 +1,10 @@
-"""The folder of a benchmark: splits, outputs, failures and metrics by the keys of their content.
+"""The folder of a benchmark: splits, outputs, failures, costs and metrics by the keys of their content.
 
 Files appear whole (written beside, then renamed) and a lock is given back when its process ends, so any number of
 processes may work in one folder and each may be killed at any time.
+
+What a run costs is measured in a few runs more, one after another in a process of their own: neither other processes
+nor the start of a sandbox count.
 """
 
 import fcntl
@@ -14,8 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lethe.benchmark.plan import CellPlan, MethodPlan, Plan
+import numpy as np
+
+from lethe.benchmark.benchmark_file import SCORES
+from lethe.benchmark.plan import CellPlan, MethodPlan, Plan, content_key
+from lethe.competition.report_section import MetricRequest
 from lethe.errors import InvalidInput
+from lethe.metrics import Side, metric
+from lethe.metrics.scoring.scorer_version import SCORER_VERSION
+from lethe.tuning.local_run import SplitRuns
 
 Json = dict[str, Any]
 
@@ -158,3 +168,65 @@ def write_whole(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
+
+
+REFERENCES = {"exact retraining": Side.ORACLE, "original model": Side.ORIGINAL}
+
+
+def metrics_file(subject: Side) -> str:
+    """Return the name of the file with the metrics of these models."""
+    return f"metrics-{subject.value}"
+
+
+def request_key(request: MetricRequest) -> str:
+    """Return under which key a metric is kept: its id and a hash of its parameters and version."""
+    version = SCORER_VERSION if request.id in SCORES else metric(request.id).version
+    return f"{request.id}-{content_key([request.parameters, version])[:8]}"
+
+
+def missing_metrics(plan: Plan, unit: Unit, subject: Side = Side.UNLEARNED) -> list[MetricRequest]:
+    """Return the metrics that the plan asks for and the unit does not hold."""
+    kept = unit.read(metrics_file(subject))
+    return [request for request in plan.file.metrics if request_key(request) not in kept]
+
+
+def is_complete(plan: Plan, unit: Unit) -> bool:
+    """Return whether a method has all its runs and metrics in a cell, or failed there."""
+    if unit.read("failure"):
+        return True
+    return unit.n_runs >= plan.file.n_models and not missing_metrics(plan, unit)
+
+
+RUNS = 3
+Z_95 = 1.959964
+
+
+def can_be_measured(method: MethodPlan) -> bool:
+    """Return whether the method may run without a sandbox: one of the catalogue, or one that was searched so."""
+    return method.method_id is not None or method.searched
+
+
+def measure_cost(unit: Unit, method: MethodPlan, process: SplitRuns, *, run_limit_s: float) -> None:
+    """Run the method and keep what its runs and one retraining cost. Raises InvalidInput if it fails."""
+    done = process.run(method.files, runs=RUNS, run_limit_s=run_limit_s)
+    runs = {name: [run[name] for run in done.runs] for name in ("cpu_time_s", "work_epochs")}
+    retraining = {"retraining_cpu_s": done.retraining_cpu_s, "retraining_epochs": done.retraining_epochs}
+    unit.write("cost", {**runs, **retraining})
+
+
+def cost_values(kept: Json) -> dict[str, Json]:
+    """Return `rte_cpu` and `rte_work`: a retraining's processor time and work over a run's, with 95 % intervals.
+
+    No value where a run costs nothing or retraining's cost is unknown. kept: empty where nothing was measured.
+    """
+    pairs = {"rte_cpu": ("retraining_cpu_s", "cpu_time_s"), "rte_work": ("retraining_epochs", "work_epochs")}
+    return {name: _ratio(kept[above], kept[below]) for name, (above, below) in pairs.items() if kept}
+
+
+def _ratio(retraining: float | None, runs: list[float]) -> Json:
+    if retraining is None or min(runs) <= 0.0:
+        return {"value": None}
+    ratios = retraining / np.asarray(runs)
+    half = Z_95 * float(ratios.std(ddof=1)) / np.sqrt(len(runs))
+    middle = float(ratios.mean())
+    return {"value": middle, "interval": [middle - half, middle + half]}

@@ -9,11 +9,9 @@ import typer
 from rich.markup import escape
 
 from lethe.cli.client_config import KIT_FILE
-from lethe.cli.context import PublicCompetition
-from lethe.cli.kit_commands import unpack_kit
-from lethe.cli.operator_packages import operator_packages
-from lethe.cli.output import console, notes, print_facts, print_json, print_notes
-from lethe.cli.overall_progress import OverallProgress
+from lethe.cli.context import PublicCompetition, operator_packages
+from lethe.cli.output import OverallProgress, console, notes, print_facts, print_json, print_notes
+from lethe.cli.participation_commands import unpack_kit
 from lethe.competition.kit_models import MIN_FOR_A_SHARE
 from lethe.competition.run_limits import compare_with_limit
 from lethe.errors import InvalidInput
@@ -138,7 +136,7 @@ def _print(checked: "Checked", kit: "Kit", facts: dict[str, Any], *, show_log: b
     for line in checked.scores.explanation.lines() if checked.scores and checked.scores.explanation else ():
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if checked.sandbox == "none":
-        from lethe.evaluation.child_runs import NO_SANDBOX
+        from lethe.evaluation.child_process import NO_SANDBOX
 
         console.print(NO_SANDBOX, style="dim")
     if checked.failure is not None:

@@ -10,8 +10,7 @@ import typer
 
 from lethe.cli.competition_files import TaskCheck, check_file, planned_uploads, print_warnings, read_new_file
 from lethe.cli.context import Commands, Json, Server, Slug
-from lethe.cli.output import console, local_time, notes, print_facts, print_json
-from lethe.cli.overall_progress import OverallProgress, preparation_so_far
+from lethe.cli.output import OverallProgress, console, local_time, notes, preparation_so_far, print_facts, print_json
 from lethe.cli.proposal_command import new
 from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import HostFault, InvalidInput

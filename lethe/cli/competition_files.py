@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from lethe.cli.output import console, notes
 from lethe.client.api import LetheClient
 from lethe.errors import InvalidInput
-from lethe.text_files import read_text
-from lethe.visible_files import is_visible
+from lethe.text_files import is_visible, read_text
 
 if TYPE_CHECKING:
     from lethe.competition.estimates import RecipeCost
@@ -43,7 +42,7 @@ def read_new_file(path: Path, *, is_new: bool = True) -> "CompetitionFile":
 def own_datasets(path: Path, file: "CompetitionFile", *, data: Path | None) -> Iterator[bool]:
     """Look datasets up beside the file, an uploaded one at `data`. Yield whether the file's is on this machine."""
     from lethe.competition.uploaded_dataset import uploaded_name
-    from lethe.data.datasets.roots import datasets_below, datasets_beside
+    from lethe.data.datasets.registry import datasets_below, datasets_beside
 
     name = uploaded_name(file.dataset.options)
     if name is None:

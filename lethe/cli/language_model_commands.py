@@ -10,8 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lethe.cli.output import notes, write_json
-from lethe.cli.overall_progress import OverallProgress
+from lethe.cli.output import OverallProgress, notes, write_json
 
 if TYPE_CHECKING:
     from lethe.huggingface.attacks import AttackResult
@@ -127,8 +126,7 @@ def evaluate_language_models(
     from lethe.huggingface.attacks import require_attack
     from lethe.huggingface.evaluation import keep_results, require_questions
     from lethe.huggingface.model_folder import require_settings
-    from lethe.huggingface.task import LoadSettings
-    from lethe.huggingface.tasks import read_task
+    from lethe.huggingface.task import LoadSettings, read_task
 
     for name in attacks:
         require_attack(name)

@@ -18,8 +18,7 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 import lethe
-from lethe.cli.context import Commands
-from lethe.cli.operator_packages import as_expected, operator_packages
+from lethe.cli.context import Commands, as_expected, operator_packages
 from lethe.cli.output import Terminal, accept_any_letter
 from lethe.errors import AppError
 
@@ -37,8 +36,8 @@ EXTRAS = {
 
 # Modules with commands.
 MODULES = (
-    "account_commands", "competition_views", "kit_commands", "participation_commands", "submission_commands",
-    "check_command", "score_commands", "prepare_command", "metrics_commands", "language_model_commands",
+    "account_commands", "participation_commands", "submission_commands",
+    "check_command", "score_commands", "metrics_commands", "language_model_commands",
     "methods_commands", "benchmarks.benchmark_commands", "data_commands", "new_commands", "competition_commands",
     "rejudging_commands", "verify_command", "reference_commands", "api_command",
 )  # fmt: skip

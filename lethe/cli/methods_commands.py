@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from lethe.cli.context import Commands, Output
-from lethe.cli.output import console, notes, print_facts, print_table
-from lethe.cli.overall_progress import OverallProgress
+from lethe.cli.output import OverallProgress, console, notes, print_facts, print_table
 from lethe.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def stitch(
     ] = False,
 ) -> None:
     """Combine the erasing of one method with the repairing of another."""
-    from lethe.methods.stitching import stitch as stitch_methods
+    from lethe.methods.rendering import stitch as stitch_methods
 
     stitched = stitch_methods(erase, repair, match_lr=match_lr)
     out.write_bytes(stitched.as_zip())

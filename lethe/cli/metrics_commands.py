@@ -154,7 +154,7 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
     for text in [] if as_json else warned:
         Console(stderr=True).print(f"warning: {text}", style="yellow", markup=False, highlight=False, soft_wrap=True)
     if plot is not None:
-        from lethe.reports.metric_picture import draw_metrics
+        from lethe.reports.benchmark_figures import draw_metrics
 
         draw_metrics(found).savefig(plot)
     if as_json:
@@ -186,8 +186,7 @@ def _file_inputs(**files: Path | None) -> "Inputs":
 
 def _split_inputs(split: Path, models: Path | None, *, n_probed: int) -> "Inputs":
     from lethe.competition.file import Scoring
-    from lethe.evaluation.checkpoint_files import checkpoint_files, evaluate_folder, read_state
-    from lethe.evaluation.evaluators import load_evaluator
+    from lethe.evaluation.evaluators import checkpoint_files, evaluate_folder, load_evaluator, read_state
     from lethe.evaluation.shard_outputs import StoredOutputs
     from lethe.evaluation.split_inputs import split_inputs
     from lethe.metrics import InvalidMetricInput

@@ -14,8 +14,7 @@ from lethe.errors import InvalidInput
 
 if TYPE_CHECKING:
     from lethe.proposal.detect import Detected
-    from lethe.proposal.preview import SetPreview
-    from lethe.proposal.propose import Proposal
+    from lethe.proposal.propose import Proposal, SetPreview
 
 DATA = Annotated[
     Path,
@@ -50,8 +49,7 @@ def new(
     Splits, network and limits are proposed to fit them, and what they cost is estimated. Nothing is sent.
     """
     from lethe.proposal.detect import detect, words_of
-    from lethe.proposal.preview import preview_cut
-    from lethe.proposal.propose import propose, slug_of
+    from lethe.proposal.propose import preview_cut, propose, slug_of
     from lethe.proposal.source import Folder
 
     slug = name or slug_of(data.resolve().stem if data.suffix.lower() == ".zip" else data.resolve().name)

@@ -62,7 +62,7 @@ def score(  # noqa: PLR0917 - typer makes its options from these parameters
     from lethe.api.score_inputs import read_outputs, split_outputs
     from lethe.metrics.core.input_warnings import scale_warnings
     from lethe.metrics.core.invalid_input import InvalidScoreInput
-    from lethe.metrics.scoring.sample_size import few_models_warnings
+    from lethe.metrics.scoring.attacks.family import few_models_warnings
 
     try:
         u = read_outputs(unlearned)
@@ -126,12 +126,12 @@ def _report(
     oracle: "ModelOutputs | None",
     picture: Path | None,
 ) -> dict[str, Any]:
-    from lethe.api.score import score_outputs
-    from lethe.metrics.scoring.sample_size import smallest_detectable_shift
+    from lethe.api.score_result import score_outputs
+    from lethe.metrics.scoring.attacks.family import smallest_detectable_shift
 
     result = score_outputs(unlearned, retrained, oracle=oracle, attacks=attacks, n_resamples=n_resamples, seed=seed)
     if picture is not None:
-        from lethe.reports.score_picture import save_picture
+        from lethe.reports.benchmark_figures import save_picture
 
         save_picture(picture, result.score, unlearned, retrained)
     shift = smallest_detectable_shift(result.score.n_models)
@@ -195,9 +195,8 @@ def confidences(
     """
     import numpy as np
 
-    from lethe.evaluation.checkpoint_files import evaluate_folder
-    from lethe.evaluation.evaluators import load_evaluator
-    from lethe.metrics.scoring.npz_files import save_outputs
+    from lethe.api.score_inputs import save_outputs
+    from lethe.evaluation.evaluators import evaluate_folder, load_evaluator
     from lethe.metrics.scoring.score import ModelOutputs
 
     evaluator = load_evaluator(split, device)

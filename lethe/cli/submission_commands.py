@@ -8,13 +8,19 @@ from typing import Annotated
 import typer
 
 from lethe.cli.context import InCompetition, the_only_match
-from lethe.cli.output import console, local_time, print_facts, print_json, print_notes, print_table, score_text
-from lethe.cli.overall_progress import OverallProgress
-from lethe.cli.submission_text import (
+from lethe.cli.output import (
+    OverallProgress,
+    console,
     duration_text,
     get_placing,
+    local_time,
+    print_facts,
+    print_json,
+    print_notes,
+    print_table,
     public_score,
     rank_text,
+    score_text,
     share_text,
     stage_text,
     time_taken_s,

@@ -19,10 +19,8 @@ from pydantic import (
     model_validator,
 )
 
-from lethe.competition.metric_requests import require_metric_fits, require_metric_ranks
 from lethe.competition.mistakes import read_toml, with_suggestion, wrong_types
-from lethe.competition.recipes_section import METRIC_ID
-from lethe.competition.report_section import Report
+from lethe.competition.report_section import Report, require_metric_fits, require_metric_ranks
 from lethe.competition.section import Options, Section, Timestamp
 from lethe.competition.sections import (
     JOINT_AUDIT,
@@ -39,7 +37,7 @@ from lethe.competition.sections import (
     Workers,
     require_phases_in_order,
 )
-from lethe.competition.splits_section import Splits
+from lethe.competition.splits_section import METRIC_ID, Splits
 from lethe.competition.task import CausalLm, ImageClassification, Task, require_text_settings
 from lethe.competition.tasks_section import Combine, completed, said_once, wrong_combination
 from lethe.errors import InvalidCompetitionFile, Violation, list_violations

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 
+from lethe.competition.estimates import describe_excess
 from lethe.competition.file import CompetitionFile, Training
-from lethe.competition.network_size import describe_excess
 from lethe.competition.sections import Limits
 from lethe.competition.splits_section import WEAKEST_SEED_BITS, ForgetSet
 from lethe.errors import InvalidCompetitionFile, Violation

@@ -1,19 +1,139 @@
-"""The questions of a prepared split as text, which its sets hold as tokens alone, and the tokenizer between them.
+"""The questions of a prepared split: how they are cut, their text, and their tokenizer with the vocabulary they use.
 
-Both are hidden: participants get tokens, and as text a few questions of the public sample (`sample_answers.json`).
+Text and tokenizer are hidden: participants get tokens, and as text a few questions of the public sample
+(`sample_answers.json`).
+
+Validation and test are of authors of their own. The cut is a function of the dataset and the competition file.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from torch import Tensor
+
+from lethe.competition.file import CompetitionFile
+from lethe.competition.splits_section import ForgetSet
+from lethe.competition.visibility import Visibility
+from lethe.data.answer_batches import QuestionAnswer
 from lethe.data.datasets.questions import QuestionDataset
-from lethe.data.errors import DamagedSplit
+from lethe.data.errors import DamagedSplit, InvalidSplit, InvalidTokenizer
 from lethe.data.files import read_json, write_json
-from lethe.data.question_answers import QuestionAnswer
+from lethe.data.forget_sets import Cut, Indices, draw_forget_set
+from lethe.data.seeds import derive_seed, numpy_generator
 from lethe.data.tokenizers import Tokenizer, load_tokenizer
-from lethe.data.vocabulary_cut import CutTokenizer
+
+
+def cut_questions(dataset: QuestionDataset, competition: CompetitionFile, visibility: Visibility) -> Cut:
+    """Return the cut of one split. Raises InvalidSplit naming the number that does not fit."""
+    splits = competition.splits
+    train, validation, test = _parts(dataset, competition)
+    askable = _askable(dataset, train)
+    forget = _fraction_of(splits.forget, n_train=len(train), n_askable=len(askable))
+    taken = np.zeros(0, dtype=np.int64)
+    for current in Visibility:
+        generator = numpy_generator(derive_seed(competition.slug, current, "forget", splits.seed))
+        drawn = draw_forget_set(dataset, askable, taken, forget, visibility=current, generator=generator)
+        if current == visibility:
+            break
+        taken = drawn.indices
+    retain = np.setdiff1d(train, drawn.indices)
+    if len(retain) == 0:
+        raise InvalidSplit("splits.forget leaves no question in the retain set: lower splits.forget.fraction")
+    return Cut(retain=retain, forget=drawn.indices, validation=validation, test=test, labels=dataset.labels)
+
+
+def _parts(dataset: QuestionDataset, competition: CompetitionFile) -> tuple[Indices, Indices, Indices]:
+    """Return train, validation and test: whole groups, at random."""
+    splits = competition.splits
+    groups = numpy_generator(derive_seed(competition.slug, "parts", splits.seed)).permutation(
+        np.unique(dataset.persons)
+    )
+    n_test = max(1, round(splits.test_fraction * len(groups)))
+    n_validation = max(1, round(splits.validation_fraction * len(groups)))
+    if n_test + n_validation >= len(groups):
+        raise InvalidSplit(f"{len(groups)} groups of questions leave none to train on: name more, or lower [splits]")
+    test, validation = groups[:n_test], groups[n_test : n_test + n_validation]
+    train = np.flatnonzero(~np.isin(dataset.persons, np.concatenate([test, validation])))
+    if splits.train_size is not None:
+        raise InvalidSplit('splits.train_size is for images: set dataset.options.groups of a "causal-lm" task')
+    return (
+        train,
+        np.flatnonzero(np.isin(dataset.persons, validation)),
+        np.flatnonzero(np.isin(dataset.persons, test)),
+    )
+
+
+def _askable(dataset: QuestionDataset, train: Indices) -> Indices:
+    """Return the questions that may be forgotten: those with wrong answers to compare with, where there are any."""
+    askable = np.array([i for i in train if dataset.questions[i].wrong_answers], dtype=np.int64)
+    return askable if len(askable) else train
+
+
+def _fraction_of(forget: ForgetSet, *, n_train: int, n_askable: int) -> ForgetSet:
+    """Return the draw with its fraction, which is of the training set, as one of the questions that may be drawn."""
+    fraction = forget.fraction * n_train / n_askable
+    if fraction >= 1:
+        raise InvalidSplit(
+            f"splits.forget.fraction {forget.fraction} is {round(forget.fraction * n_train)} questions, but only "
+            f"{n_askable} have wrong answers to compare with (dataset.options.details)"
+        )
+    return forget.model_copy(update={"fraction": fraction})
+
+
+def used_ids(tokenizer: Tokenizer, texts: Iterable[str]) -> list[int]:
+    """Return the tokens of the texts, at the beginning and after other text, with start and end, ascending."""
+    used = {tokenizer.end_id} | ({tokenizer.start_id} if tokenizer.start_id is not None else set())
+    for text in texts:
+        used.update(tokenizer.encode(text))
+        used.update(tokenizer.encode_continuation(text))
+    return sorted(used)
+
+
+def cut_rows(weights: Tensor, kept_ids: Sequence[int]) -> Tensor:
+    """Return the rows of an embedding or output layer, shape (vocabulary, width), that belong to the kept tokens.
+
+    Raises InvalidTokenizer if a token is outside the vocabulary.
+    """
+    if max(kept_ids) >= weights.shape[0]:
+        raise InvalidTokenizer(f"token {max(kept_ids)} is kept, but the network has {weights.shape[0]} tokens")
+    return weights[torch.tensor(kept_ids, dtype=torch.int64, device=weights.device)].clone()
+
+
+class CutTokenizer:
+    """A tokenizer whose token i is token kept_ids[i] of another."""
+
+    def __init__(self, tokenizer: Tokenizer, kept_ids: Sequence[int]) -> None:
+        self._tokenizer = tokenizer
+        self.prompt = tokenizer.prompt
+        self.kept_ids = tuple(kept_ids)
+        self._position = {token: i for i, token in enumerate(self.kept_ids)}
+        self.vocabulary_size = len(self.kept_ids)
+        (self.end_id,) = self._positions([tokenizer.end_id], "its end token")
+        start = tokenizer.start_id
+        self.start_id = None if start is None else self._positions([start], "its start token")[0]
+
+    def encode(self, text: str) -> list[int]:
+        return self._positions(self._tokenizer.encode(text), repr(text))
+
+    def encode_continuation(self, text: str) -> list[int]:
+        return self._positions(self._tokenizer.encode_continuation(text), repr(text))
+
+    def decode(self, ids: list[int]) -> str:
+        return self._tokenizer.decode([self.kept_ids[i] for i in ids])
+
+    def _positions(self, tokens: list[int], text: str) -> list[int]:
+        missing = [token for token in tokens if token not in self._position]
+        if missing:
+            raise InvalidTokenizer(
+                f"{text} needs token {missing[0]}, which the reduced vocabulary of {len(self.kept_ids)} tokens lacks; "
+                f"reduce it with all texts of the task"
+            )
+        return [self._position[token] for token in tokens]
+
 
 QUESTIONS = "hidden/questions.json"
 TOKENIZER_STEM = "hidden/tokenizer"

@@ -11,7 +11,6 @@ from lethe.competition.file import Scoring
 from lethe.data.errors import SplitNotPrepared
 from lethe.data.files import read_tensors
 from lethe.data.stored_sets import SET_PATHS
-from lethe.evaluation.competition_score import OFFLINE_SEED
 from lethe.evaluation.evaluators import shared_arrays
 from lethe.evaluation.manifest import require_whole
 from lethe.evaluation.model_outputs import (
@@ -23,6 +22,7 @@ from lethe.evaluation.model_outputs import (
     read_probed_references,
     read_stored_outputs,
 )
+from lethe.evaluation.ranking import OFFLINE_SEED
 from lethe.metrics import Inputs, Side
 from lethe.metrics.scoring.attacks.family import MIN_MODELS_DIVIDED
 from lethe.metrics.scoring.epsilon import per_example_epsilon

@@ -16,7 +16,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from lethe.data.folder_tokenizer import load_transformers_tokenizer
+from lethe.data.tokenizers import load_transformers_tokenizer
 from lethe.huggingface.errors import InvalidModelFolder
 from lethe.huggingface.kept_results import Metrics, ModelMetrics
 from lethe.huggingface.results import MetricValue

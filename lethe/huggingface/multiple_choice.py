@@ -17,8 +17,7 @@ from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.prompts import Encoded
 from lethe.huggingface.results import MetricValue, TaskResult, over_examples
 from lethe.huggingface.task import EvaluationTask, LoadSettings
-from lethe.huggingface.task_catalogue import WMDP
-from lethe.huggingface.task_data import Row, find_files, read_rows
+from lethe.huggingface.task_catalogue import WMDP, Row, find_files, read_rows
 
 LETTERS = "ABCDEFGHIJ"
 HEADER = "The following are multiple choice questions (with answers) about {}.\n\n"

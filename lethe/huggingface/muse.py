@@ -28,8 +28,18 @@ from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer, enco
 from lethe.huggingface.reference import Reference
 from lethe.huggingface.results import MetricValue, TaskResult
 from lethe.huggingface.task import EvaluationTask, LoadSettings
-from lethe.huggingface.task_catalogue import MUSE, MUSE_SCALING, MUSE_SUCCESSIVE, REQUESTS, LanguageTask
-from lethe.huggingface.task_data import Row, find_files, question_pairs, read_rows, task_rows
+from lethe.huggingface.task_catalogue import (
+    MUSE,
+    MUSE_SCALING,
+    MUSE_SUCCESSIVE,
+    REQUESTS,
+    LanguageTask,
+    Row,
+    find_files,
+    question_pairs,
+    read_rows,
+    task_rows,
+)
 
 STOP = ("\n\n", "\nQuestion", "Question:")
 VERBATIM_TOKENS, KNOWLEDGE_TOKENS = 128, 32

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lethe.data.folder_tokenizer import DATE
+from lethe.data.tokenizers import DATE
 from lethe.huggingface.errors import InvalidModelFolder, InvalidTaskData
 from lethe.huggingface.model_folder import LanguageModel
 

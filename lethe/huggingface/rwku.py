@@ -13,18 +13,16 @@ from pathlib import Path
 
 import numpy as np
 
-from lethe.data.folder_tokenizer import DATE
+from lethe.data.tokenizers import DATE
 from lethe.huggingface.answer_scores import Floats, TokenScores, score_answers
+from lethe.huggingface.answer_sets import min_k, min_k_plus_plus
 from lethe.huggingface.attacks import QuestionSets
-from lethe.huggingface.fluency import n_gram_entropy
-from lethe.huggingface.generated_text import generate, generation_notes
-from lethe.huggingface.membership import min_k, min_k_plus_plus
+from lethe.huggingface.generated_text import generate, generation_notes, n_gram_entropy
 from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.prompts import Encoded, PromptFormat, encode_passage
 from lethe.huggingface.results import MetricValue, TaskResult, over_examples
 from lethe.huggingface.task import EvaluationTask, LoadSettings
-from lethe.huggingface.task_catalogue import RWKU
-from lethe.huggingface.task_data import Row, task_rows
+from lethe.huggingface.task_catalogue import RWKU, Row, task_rows
 
 MAX_NEW_TOKENS, MAX_FLUENCY_TOKENS = 30, 256
 PROBES = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lethe.huggingface import memorization
+from lethe.huggingface import answer_scores
 from lethe.huggingface.answer_scores import Floats
 from lethe.huggingface.answer_sets import (
     MEMBERSHIP,
@@ -25,15 +25,13 @@ from lethe.huggingface.answer_sets import (
 )
 from lethe.huggingface.attacks import QuestionSets
 from lethe.huggingface.errors import InvalidTaskData
-from lethe.huggingface.fluency import clean_text, n_gram_entropy, perplexity
-from lethe.huggingface.generated_text import generate, generation_notes
+from lethe.huggingface.generated_text import clean_text, generate, generation_notes, n_gram_entropy, perplexity
 from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer
 from lethe.huggingface.reference import Reference
 from lethe.huggingface.results import MetricValue, TaskResult, over_examples
 from lethe.huggingface.task import EvaluationTask, LoadSettings
-from lethe.huggingface.task_catalogue import TOFU
-from lethe.huggingface.task_data import Row, question_pairs, task_rows
+from lethe.huggingface.task_catalogue import TOFU, Row, question_pairs, task_rows
 
 MAX_NEW_TOKENS = 200
 UTILITY_PARTS = tuple(
@@ -152,7 +150,7 @@ def evaluate_tofu(
 
 def _model_utility(model: LanguageModel) -> MetricValue:
     parts = [model.metric(part).value for part in UTILITY_PARTS]
-    return MetricValue(memorization.model_utility([part for part in parts if part is not None]))
+    return MetricValue(answer_scores.model_utility([part for part in parts if part is not None]))
 
 
 class _Set:
@@ -190,7 +188,7 @@ def _define_answers(name: str, questions: _Set, *, truth: str) -> None:
     def define(metric: str, field: str) -> None:
         model.define(f"{name}_{metric}", lambda: questions.scored(field).probability())
 
-    def ratio(metric: str, aggregate: memorization.Aggregate) -> None:
+    def ratio(metric: str, aggregate: answer_scores.Aggregate) -> None:
         model.define(f"{name}_{metric}", lambda: _truth_ratio(model, name, right, aggregate=aggregate))
 
     define("Q_A_Prob", "answer")
@@ -216,13 +214,13 @@ def _rouge(questions: _Set) -> MetricValue:
 
 def _normalised(model: LanguageModel, name: str) -> MetricValue:
     right, wrong = (_column(model.metric(f"{name}_{each}"), "prob") for each in ("Q_A_Prob", "Q_A_PERT_Prob"))
-    return over_examples(memorization.normalised_probability(right, wrong.reshape(len(right), -1)), name="prob")
+    return over_examples(answer_scores.normalised_probability(right, wrong.reshape(len(right), -1)), name="prob")
 
 
-def _truth_ratio(model: LanguageModel, name: str, right: str, *, aggregate: memorization.Aggregate) -> MetricValue:
+def _truth_ratio(model: LanguageModel, name: str, right: str, *, aggregate: answer_scores.Aggregate) -> MetricValue:
     losses = (_column(model.metric(f"{name}_{each}"), "avg_loss") for each in (right, "Q_A_PERT_Prob"))
-    ratios = memorization.truth_ratios(*losses, aggregate=aggregate)
-    return MetricValue(memorization.aggregate_truth_ratios(ratios, aggregate=aggregate), {"score": ratios})
+    ratios = answer_scores.truth_ratios(*losses, aggregate=aggregate)
+    return MetricValue(answer_scores.aggregate_truth_ratios(ratios, aggregate=aggregate), {"score": ratios})
 
 
 def _column(metric: MetricValue, name: str) -> Floats:
@@ -233,7 +231,7 @@ def _forget_quality(ratios: MetricValue, reference: Reference | None) -> MetricV
     retain = reference.per_example("forget_truth_ratio", "score") if reference else None
     if retain is None:
         return MetricValue(None, reason=NO_REFERENCE)
-    return MetricValue(memorization.forget_quality(np.asarray(ratios.per_example["score"]), retain))
+    return MetricValue(answer_scores.forget_quality(np.asarray(ratios.per_example["score"]), retain))
 
 
 def _texts(value: str | list[str]) -> list[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lethe.metrics.benchmark.paired_t import paired_t_of_methods
+from lethe.metrics.benchmark.rankings import paired_t_of_methods
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.inputs import Inputs
 from lethe.metrics.core.invalid_input import InvalidMetricInput

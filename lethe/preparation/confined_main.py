@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
-from lethe.data.datasets.roots import datasets_below
+from lethe.data.datasets.registry import datasets_below
 from lethe.errors import AppError
 from lethe.evaluation.evaluators import Evaluator, load_evaluator
 from lethe.evaluation.probes.split_probes import SplitProbes
 from lethe.evaluation.shard_outputs import RunOutputs
 from lethe.preparation.prepare import make_split
-from lethe.preparation.sample_models import retrain_on_sample
+from lethe.preparation.public_sample import retrain_on_sample
 
 SPLIT = Path("/split")  # where the split lies inside
 LENGTH = struct.Struct(">I")

@@ -1,5 +1,10 @@
-"""Preparation of image competitions: what `lethe.preparation.task_kinds` asks of a kind of task."""
+"""Preparation of image competitions: what `lethe.preparation.task_kinds` asks of a kind of task.
 
+The batch size of evaluation is found once for a split, then fixed in its manifest: measured on a GPU; on a CPU it
+follows from the image's size, so that preparing a split twice gives the same bits.
+"""
+
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,19 +12,66 @@ from typing import Any
 import torch
 
 from lethe.competition.file import CompetitionFile
-from lethe.competition.split_report import SplitReport
+from lethe.competition.preparation_share import SplitReport
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets import registry
 from lethe.data.datasets.image_dataset import ImageDataset
 from lethe.data.errors import InvalidDataset
-from lethe.data.partition import Cut, Indices, cut_dataset
+from lethe.data.forget_sets import Cut, Indices, cut_dataset
 from lethe.data.stored_sets import StoredSet, read_true_labels, write_sets
-from lethe.evaluation.inference import SplitEvaluator
+from lethe.device.memory import ran_out_of_memory
+from lethe.device.precision import Precision
+from lethe.evaluation.image_evaluation import SplitEvaluator
 from lethe.evaluation.manifest import EvaluationSettings
-from lethe.preparation import cost_estimate, fingerprint, model_shards, split_report
-from lethe.preparation.batch_size import choose_batch_size
+from lethe.preparation import fingerprint, model_shards, split_report, task_kinds
 from lethe.training import trainer, trainer_selection
-from lethe.training.trainer import TrainingJob
+from lethe.training.trainer import TrainingJob, untrained
+
+CANDIDATES = (64, 128, 256, 512, 1024, 2048, 4096)
+CPU_BATCH, CPU_BATCH_TINY, TINY_PIXELS = 256, 1024, 256
+TIMED_IMAGES = 4096
+WORTH_IT = 1.05  # a larger batch must be this much faster, since it also needs more memory
+
+
+def choose_batch_size(
+    network: Mapping[str, Any], sets: Mapping[str, StoredSet], *, device: str, precision: Precision
+) -> int:
+    """Return the batch size at which this device evaluates this network fastest."""
+    if device == "cpu":
+        return CPU_BATCH_TINY if sets["retain"].images[0].numel() <= TINY_PIXELS else CPU_BATCH
+    timed = sets["retain"].part(0, TIMED_IMAGES)
+    state = untrained(network, 0).state_dict()
+    best_size, best_rate = CANDIDATES[0], 0.0
+    for size in CANDIDATES:
+        try:
+            rate = _images_per_second(network, timed, state, device=device, precision=precision, batch_size=size)
+        except RuntimeError as error:
+            if not ran_out_of_memory(error):
+                raise
+            break
+        if rate > best_rate * WORTH_IT:
+            best_size, best_rate = size, rate
+        if size >= len(timed):
+            break
+    return best_size
+
+
+def _images_per_second(
+    network: Mapping[str, Any],
+    timed: StoredSet,
+    state: Mapping[str, torch.Tensor],
+    *,
+    device: str,
+    precision: Precision,
+    batch_size: int,
+) -> float:
+    sets = {"retain": timed, "forget": timed.part(0, 1), "test": timed.part(0, 1)}
+    evaluator = SplitEvaluator(network, sets, device=device, batch_size=batch_size, precision=precision)
+    evaluator.evaluate_state(state)
+    started = time.perf_counter()
+    evaluator.evaluate_state(state)
+    return len(timed) / (time.perf_counter() - started)
+
 
 train_models = trainer_selection.train_models
 training_accuracy = trainer.training_accuracy
@@ -93,7 +145,7 @@ def batch_size(network: Mapping[str, Any], sets: Mapping[str, StoredSet], *, dev
 def training_seconds(
     network: Mapping[str, Any], competition: CompetitionFile, retain: StoredSet, *, device: str
 ) -> float:
-    return cost_estimate.training_seconds(network, competition.training, n_images=len(retain), device=device)
+    return task_kinds.training_seconds(network, competition.training, n_images=len(retain), device=device)
 
 
 def models_per_shard(network: Mapping[str, Any], competition: CompetitionFile, *, model_s: float, device: str) -> int:

@@ -1,25 +1,36 @@
-"""The steps of one split, for one process that makes all of them or for many that each make some."""
+"""The steps of one split, probes included, for one process that makes all or for many that each make some."""
 
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from lethe.competition.file import Training
-from lethe.competition.model_shards import ShardToMake
-from lethe.competition.preparation_share import ORACLE
-from lethe.competition.recipes_section import Recipes, Variation
+from lethe.competition.file import CompetitionFile, Training
+from lethe.competition.preparation_share import ORACLE, ShardToMake
 from lethe.competition.report_section import Report
+from lethe.competition.splits_section import Recipes, Variation
 from lethe.data.files import write_tensors
 from lethe.data.stored_sets import SET_PATHS, TRUE_LABELS
+from lethe.device.memory import memory_given_back
+from lethe.evaluation.image_evaluation import load_original
 from lethe.evaluation.manifest import NETWORK_PATH as NETWORK
 from lethe.evaluation.manifest import Manifest
-from lethe.evaluation.model_outputs import ORIGINAL_OUTPUTS, OUTPUT_PATHS, RANDOM_OUTPUTS, RECIPE_OUTPUTS, Kind
-from lethe.evaluation.original_models import ORIGINAL
+from lethe.evaluation.model_outputs import (
+    ORIGINAL,
+    ORIGINAL_OUTPUTS,
+    OUTPUT_PATHS,
+    PROBED_REFERENCES,
+    RANDOM_OUTPUTS,
+    RECIPE_OUTPUTS,
+    Kind,
+    write_probed_references,
+)
+from lethe.evaluation.probes.split_probes import FILES_READ, VERSION, SplitProbes, first_models, probed_references
 from lethe.metrics.core.array_catalogue import CaptureLevel
 from lethe.metrics.distribution.recipe_spread import AUGMENTATIONS
 from lethe.preparation.fingerprint import (
@@ -27,11 +38,68 @@ from lethe.preparation.fingerprint import (
     library_versions,
     training_recipe,
 )
-from lethe.preparation.model_shards import STAGES, ModelShards
-from lethe.preparation.probe_steps import probe_steps
+from lethe.preparation.model_shards import STAGES, ModelShards, ShardPlan
 from lethe.preparation.public_sample import SAMPLE_FILES
 from lethe.preparation.split_parts import REPORT, REPORT_PAGE, TRAINED_ON, SplitParts
-from lethe.preparation.step_cache import PreparationProgress, Step
+from lethe.preparation.step_cache import OnProgress, PreparationProgress, Step
+
+PROBING = "probing references"
+
+
+def probe_steps(
+    competition: CompetitionFile,
+    plan: ShardPlan,
+    folder: Path,
+    *,
+    device: str,
+    progress: OnProgress,
+    store_first_oracles: Callable[[int, str], None],
+) -> list[Step]:
+    """Return the steps that store the oracle's first models, and probe them, as many retrained ones and the original.
+
+    None where the competition keeps no weights. store_first_oracles: trains so many and writes them to a path.
+    """
+    n_models = min(competition.report.keep_weights, competition.n_models)
+    if not n_models:
+        return []
+    oracle = plan.checkpoint_path("oracle", 0)
+    shards = range(-(-n_models // plan.models_per_shard))
+    retrained = [plan.checkpoint_path("retrained", shard) for shard in shards]
+
+    def probe() -> None:
+        done = count(1)
+
+        def report() -> None:
+            progress(PreparationProgress(PROBING, next(done), 2 * n_models + 1))
+
+        with memory_given_back(torch.device(device)):
+            probes = SplitProbes.read(folder, trained_at=competition.training.learning_rate, device=device)
+            sides = probed_references(
+                probes,
+                retrained=first_models((folder / path for path in retrained), n_models),
+                oracle=first_models([folder / oracle], n_models),
+                original=load_original(folder),
+                on_model=report,
+            )
+        write_probed_references(folder, sides)
+
+    return [
+        Step(
+            f"oracle-models-{n_models}",
+            (oracle,),
+            lambda: store_first_oracles(n_models, oracle),
+            inputs=(FILES_READ[0], SET_PATHS["retain"]),
+            stage="oracle",
+        ),
+        Step(
+            f"probes-{VERSION}-{n_models}",
+            (PROBED_REFERENCES,),
+            probe,
+            inputs=(*FILES_READ, oracle, *retrained),
+            stage=PROBING,
+        ),
+    ]
+
 
 RANDOM_NETWORKS = 5
 STAGE = "retraining by other recipes"

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from lethe.competition.file import CompetitionFile
-from lethe.competition.model_shards import ShardToMake
+from lethe.competition.preparation_share import ShardToMake
 from lethe.competition.visibility import Visibility
 from lethe.data.errors import InvalidSplit
 from lethe.device.memory import memory_given_back

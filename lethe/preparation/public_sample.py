@@ -1,22 +1,27 @@
-"""The public sample that smoke runs use: small, complete, and revealing nothing about the hidden sets.
+"""The public sample that smoke runs use, and models retrained on it: small, complete, revealing nothing that is hidden.
 
 Its examples come from the validation set, which no model of the competition was trained on, and its original model
 is trained on them alone; so whatever a smoke run prints may be shown.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lethe.competition.file import CompetitionFile
+from lethe.competition.kit_models import kit_models
 from lethe.data.errors import InvalidSplit
-from lethe.data.files import write_json, write_tensors
-from lethe.data.partition import Cut, Indices
+from lethe.data.files import read_json, read_tensors, write_json, write_tensors
+from lethe.data.forget_sets import Cut, Indices
 from lethe.data.seeds import derive_seed, numpy_generator
-from lethe.preparation.task_kinds import TaskPreparation
+from lethe.evaluation.evaluators import sample_evaluator
+from lethe.evaluation.shard_outputs import RunOutputs, ShardOutputs
+from lethe.preparation.task_kinds import TaskPreparation, task_preparation
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
-from lethe.training.trainer import train_model
+from lethe.training.trainer import Job, State, train_model
 
 SAMPLE_SETS = ("retain", "forget", "validation")
 SAMPLE_FILES = (
@@ -78,3 +83,61 @@ def sample_parts(validation: Indices, competition: CompetitionFile) -> dict[str,
             "that is made of it: raise splits.validation_fraction"
         )
     return {name: np.sort(cuts[name]) for name in SAMPLE_SETS}
+
+
+CHECKPOINT_BYTES = 32 << 20  # of all checkpoints in a kit together; one is there in any case
+
+
+@dataclass(frozen=True)
+class SampleModels:
+    """Outputs of all retrained models, and the weights of as many as a kit has space for.
+
+    finetuned: outputs of as many copies of the original model, trained for one more epoch on the retain set; of images.
+    """
+
+    outputs: ShardOutputs
+    states: tuple[State, ...]
+    finetuned: ShardOutputs | None = None
+
+
+def retrain_on_sample(sample_dir: Path, competition: CompetitionFile, *, device: str = "cpu") -> SampleModels:
+    """Train models on the sample's retain set, by the recipe that made its original model, and fine-tune that one."""
+    network = read_json(sample_dir / "network.json")
+    task = task_preparation(competition.task.kind)
+    retain = task.read_set(sample_dir / "retain.safetensors")
+    n_bytes = (sample_dir / ORIGINAL_MODEL).stat().st_size
+    job = task.make_job(sample_dir.parent, with_sample_recipe(competition), network, [retain], device=device)
+    evaluator = sample_evaluator(sample_dir)
+    n_kept = max(1, CHECKPOINT_BYTES // n_bytes)
+    n_models = kit_models(competition.n_models, network_bytes=n_bytes)
+    outputs: list[RunOutputs] = []
+    kept: tuple[State, ...] = ()
+    for start in range(0, n_models, n_kept):
+        indices = range(start, min(start + n_kept, n_models))
+        trained = task.train_models(job, {index: derive_seed(competition.slug, "kit", index) for index in indices})
+        states = [{name: values[place] for name, values in trained.items()} for place in range(len(indices))]
+        outputs += [evaluator.evaluate_state(state) for state in states]
+        kept = kept or tuple(states)
+    finetuned = None
+    if competition.task.kind == "image-classification":
+        again = [derive_seed(competition.slug, "kit-finetuned", index) for index in range(n_models)]
+        original = read_tensors(sample_dir / ORIGINAL_MODEL)
+        finetuned = _stacked([evaluator.evaluate_state(_finetuned(job, original, seed)) for seed in again])
+    return SampleModels(_stacked(outputs), kept, finetuned)
+
+
+def _finetuned(job: Job, original: State, seed: int) -> State:
+    """Return the original model after one more epoch on the retain set."""
+    training = job.start(seed)
+    training.net.load_state_dict(original)
+    training.run_epoch()
+    return {name: value.cpu() for name, value in training.state().items()}
+
+
+def _stacked(outputs: Sequence[RunOutputs]) -> ShardOutputs:
+    return ShardOutputs(
+        confidences=np.stack([output.confidences for output in outputs]),
+        retain_accuracy=np.array([output.retain_accuracy for output in outputs]),
+        test_accuracy=np.array([output.test_accuracy for output in outputs]),
+        wall_time_s=np.zeros(len(outputs)),
+    )

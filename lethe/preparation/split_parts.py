@@ -14,14 +14,13 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
 from lethe.data import seeds
 from lethe.data.files import read_json, write_json, write_tensors, write_text
-from lethe.data.partition import Cut
+from lethe.data.forget_sets import Cut
 from lethe.data.stored_sets import SET_PATHS, write_true_labels
 from lethe.evaluation.evaluators import Evaluator
-from lethe.evaluation.inference import load_original
+from lethe.evaluation.image_evaluation import load_original
 from lethe.evaluation.manifest import NETWORK_PATH as NETWORK
 from lethe.evaluation.manifest import EvaluationSettings
-from lethe.evaluation.model_outputs import ORIGINAL_OUTPUTS, Kind, write_outputs
-from lethe.evaluation.original_models import ORIGINAL
+from lethe.evaluation.model_outputs import ORIGINAL, ORIGINAL_OUTPUTS, Kind, write_outputs
 from lethe.evaluation.shard_outputs import StoredOutputs
 from lethe.metrics.scoring.protocols import EvaluationSetup, SetupPlan
 from lethe.preparation.fingerprint import (

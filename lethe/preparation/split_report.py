@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.competition.file import CompetitionFile
-from lethe.competition.split_report import SharedBySets, SplitReport
+from lethe.competition.preparation_share import SharedBySets, SplitReport
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets.image_dataset import ImageDataset
-from lethe.data.partition import Cut, Indices
+from lethe.data.forget_sets import Cut, Indices
 
 PAIR_COLUMNS = ["sets", "same image", "same person", "exact duplicates", "near-duplicates", "most similar (ids)"]
 SIDE = 8  # an image is compared as SIDE x SIDE grey means

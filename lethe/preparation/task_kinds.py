@@ -1,6 +1,9 @@
 """What preparing a split needs of a kind of task: its data, its network, its models.
 
 Each kind is a module that has the functions of TaskPreparation.
+
+How long training takes is estimated from shapes alone: no clock decides how a split is cut into shards, so two
+preparations of one split lay their models into the same files.
 """
 
 from collections.abc import Mapping
@@ -8,15 +11,44 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from lethe.competition.file import CompetitionFile
-from lethe.competition.split_report import SplitReport
+import torch
+from torch import Tensor, nn
+
+from lethe.competition.estimates import arithmetic_seconds
+from lethe.competition.file import CompetitionFile, Training
+from lethe.competition.preparation_share import SplitReport
 from lethe.competition.task import Kind
 from lethe.competition.visibility import Visibility
-from lethe.data.partition import Cut
+from lethe.data.forget_sets import Cut
 from lethe.evaluation.evaluators import Evaluator
 from lethe.evaluation.manifest import EvaluationSettings
+from lethe.networks.builders import build
 from lethe.training.checkpoints import TrainingCheckpoints
 from lethe.training.trainer import Job, OnEpoch, OnNote, State
+
+
+def training_seconds(network: Mapping[str, Any], recipe: Training, *, n_images: int, device: str) -> float:
+    """Return about how long one process trains one model."""
+    return arithmetic_seconds(forward_operations(network), recipe, n_images=n_images, device=device)
+
+
+def forward_operations(network: Mapping[str, Any]) -> int:
+    """Return the additions and multiplications of convolutions and linear layers for one image, about."""
+    counted = 0
+
+    def count(module: nn.Module, _: object, output: Tensor) -> None:
+        nonlocal counted
+        weight: Any = module.weight
+        counted += 2 * int(weight.numel()) * (output.numel() // len(weight))
+
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        net = build(network).train()  # in evaluation mode some attention layers pass over their parts
+        for module in net.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                module.register_forward_hook(count)
+        net(torch.zeros(2, *network["input_shape"]))  # batch normalisation wants more than one
+        return max(counted // 2, 2 * sum(parameter.numel() for parameter in net.parameters()))
+
 
 MODULES: dict[Kind, str] = {
     "image-classification": "lethe.preparation.image_task",

@@ -8,23 +8,27 @@ from typing import Any
 import torch
 
 from lethe.competition.file import CompetitionFile
-from lethe.competition.split_report import SharedBySets, SplitReport
+from lethe.competition.preparation_share import SharedBySets, SplitReport
 from lethe.competition.task import CausalLm
 from lethe.competition.visibility import Visibility
-from lethe.data.answer_batches import TokenizedAnswer, tokenize_answer
-from lethe.data.answer_sets import StoredAnswers
+from lethe.data.answer_batches import QuestionAnswer, StoredAnswers, TokenizedAnswer, tokenize_answer
 from lethe.data.datasets.questions import QuestionDataset, open_questions, tokenizer_suffix
 from lethe.data.errors import InvalidLanguageModel, InvalidSplit, InvalidTokenizer
 from lethe.data.files import read_json, read_tensors, write_json, write_tensors
-from lethe.data.partition import Cut, Indices
-from lethe.data.question_answers import QuestionAnswer
-from lethe.data.question_cut import cut_questions
+from lethe.data.forget_sets import Cut, Indices
 from lethe.data.seeds import derive_seed
-from lethe.data.split_questions import QUESTIONS, TOKENIZER_STEM, SplitQuestions, write_split_questions
+from lethe.data.split_questions import (
+    QUESTIONS,
+    TOKENIZER_STEM,
+    CutTokenizer,
+    SplitQuestions,
+    cut_questions,
+    used_ids,
+    write_split_questions,
+)
 from lethe.data.stored_sets import SET_PATHS
 from lethe.data.tokenizers import QUESTION, Tokenizer, require_tokenizer_fits
-from lethe.data.vocabulary_cut import CutTokenizer, used_ids
-from lethe.evaluation.answer_evaluation import AnswerEvaluator
+from lethe.evaluation.answer_evaluation import AnswerEvaluator, SampleAnswers
 from lethe.evaluation.manifest import EvaluationSettings
 from lethe.evaluation.sample_answer_files import (
     MAX_QUESTIONS,
@@ -32,7 +36,6 @@ from lethe.evaluation.sample_answer_files import (
     SampleQuestion,
     SampleQuestions,
 )
-from lethe.evaluation.sample_answers import SampleAnswers
 from lethe.evaluation.text import tokenize_questions
 from lethe.metrics.core.array_catalogue import CaptureLevel
 from lethe.networks.builders import build

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lethe.data import csv_table
-from lethe.data.csv_table import CsvTable, parse_csv
+from lethe.data.csv_table import SUFFIXES, CsvTable, parse_csv
 from lethe.data.datasets.image_list import (
     ImageList,
     ImageNames,
@@ -19,9 +18,16 @@ from lethe.data.datasets.image_list import (
     which_are_tests,
 )
 from lethe.data.errors import InvalidDataset
-from lethe.proposal.folder_levels import HELP, chosen_levels, guessed_levels
-from lethe.proposal.image_header import HEADER_BYTES, ImageHeader, read_header
-from lethe.proposal.source import Source, equal_files
+from lethe.proposal.source import (
+    HEADER_BYTES,
+    HELP,
+    ImageHeader,
+    Source,
+    chosen_levels,
+    equal_files,
+    guessed_levels,
+    read_header,
+)
 from lethe.text_files import decode_text
 
 MAX_TABLE_BYTES = 64 << 20
@@ -69,7 +75,7 @@ def detect(source: Source, *, wanted: Mapping[str, Any] | None = None) -> Detect
         return found
     if questions := [name for name in source.names if name.lower().endswith(".jsonl") and "/" not in name]:
         return _from_questions(source, questions)
-    if tables := [name for name in source.names if name.lower().endswith(csv_table.SUFFIXES) and "/" not in name]:
+    if tables := [name for name in source.names if name.lower().endswith(SUFFIXES) and "/" not in name]:
         return _from_rows(source, tables, chosen)
     shown = ", ".join(source.names[:5]) + (", …" if len(source.names) > 5 else "")
     looked_at = f"among {len(source.names)} files ({shown})" if source.names else "for there are no files"
@@ -84,7 +90,7 @@ def words_of(text: str) -> list[str]:
 def _from_tables(source: Source, chosen: Mapping[str, Any], notes: list[str]) -> Detected | None:
     """Return the images of the table that names them; None if none does, and why not among the notes."""
     images = ImageNames(filter(is_image, source.names))
-    there = [name for name in source.names if name.lower().endswith(csv_table.SUFFIXES)]
+    there = [name for name in source.names if name.lower().endswith(SUFFIXES)]
     if "table" in chosen and chosen["table"] not in there:
         raise InvalidDataset(f"there is no table {chosen['table']!r}: there are {', '.join(there[:9]) or 'none'}")
     naming: dict[str, tuple[CsvTable, str]] = {}

@@ -1,4 +1,4 @@
-"""Figures of a benchmark: Pareto scatter, F against the accuracy gap, bars of F, ranks, tuning, trajectories."""
+"""Figures of benchmarks, scores and metrics. They are matplotlib's; extra `plots`."""
 
 import io
 import re
@@ -9,19 +9,104 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lethe.benchmark.benchmark_results import BenchmarkResults
-from lethe.benchmark.results import RETAIN_UTILITY, benchmark_results, higher_is_better
+from lethe.benchmark.results import RETAIN_UTILITY, BenchmarkResults, benchmark_results, higher_is_better
 from lethe.benchmark.split_ranking import same_task_cells
 from lethe.benchmark.tuned_methods import TUNED
 from lethe.errors import InvalidInput
 from lethe.metrics.benchmark.rankings import pareto_frontier
 from lethe.reports.benchmark_tables import epsilon_by_method, epsilon_clip
-from lethe.reports.comparable_methods import left_out
-from lethe.reports.split_ranking_table import mean_ranks, probable_ranks, ranked_over_splits
+from lethe.reports.split_ranking_table import left_out, mean_ranks, probable_ranks, ranked_over_splits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from lethe.metrics.core.invalid_input import InvalidScoreInput
+from lethe.metrics.core.metric_evaluation import MetricEvaluation
+from lethe.metrics.scoring.score import ModelOutputs, Score
+
+ROW_HEIGHT_INCHES = 0.75
+
+
+def draw_metrics(evaluations: Mapping[str, MetricEvaluation]) -> "Figure":
+    """Return a figure with one row per metric that has a value, each on its own scale."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  slow to import, needed here alone
+
+    shown = {name: found for name, found in evaluations.items() if found.result and np.isfinite(found.result.value)}
+    figure = Figure(figsize=(7.0, ROW_HEIGHT_INCHES * max(1, len(shown))), layout="constrained")
+    axes = figure.subplots(max(1, len(shown)), 1, squeeze=False)[:, 0]
+    for row, (name, found) in zip(axes, shown.items(), strict=False):
+        row.set_yticks([])
+        row.set_ylabel(f"{name}\n({found.metric.direction})", rotation=0, ha="right", va="center", fontsize=7)
+        if found.result is not None and found.result.interval is not None:
+            row.plot(found.result.interval, (0.0, 0.0), color="tab:blue", linewidth=3, alpha=0.4)
+        for label, marker, colour, result in (
+            ("unlearned", "o", "tab:blue", found.result),
+            ("exact retraining", "|", "tab:green", found.oracle),
+            ("original", "x", "tab:red", found.original),
+        ):
+            if result is not None:
+                row.plot([result.value], [0.0], marker, color=colour, label=label, markersize=9)
+    axes[0].legend(fontsize=7, ncols=3, loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    return figure
+
+
+UNLEARNED = "#0072b2"
+RETRAINED = "#d55e00"
+
+
+def draw_score(score: Score, unlearned: ModelOutputs, retrained: ModelOutputs) -> Figure:
+    """Return a figure of three panels. Hardest and easiest are the examples of largest and smallest epsilon."""
+    figure = Figure(figsize=(12, 3.6), layout="constrained")
+    spread, hardest, easiest = figure.subplots(1, 3)
+    _epsilons(spread, score)
+    for axes, name, example in (
+        (hardest, "hardest", int(np.argmax(score.epsilon))),
+        (easiest, "easiest", int(np.argmin(score.epsilon))),
+    ):
+        _distributions(
+            axes, np.asarray(unlearned.confidences)[:, example], np.asarray(retrained.confidences)[:, example]
+        )
+        axes.set_title(f"{name}: example {example}, epsilon {score.epsilon[example]:.2f}")
+    easiest.legend(frameon=False)
+    return figure
+
+
+def save_picture(path: Path, score: Score, unlearned: ModelOutputs, retrained: ModelOutputs) -> None:
+    """Write the figure; the suffix of `path` chooses the format.
+
+    Raises InvalidScoreInput, naming the file, if it cannot be written.
+    """
+    figure = draw_score(score, unlearned, retrained)
+    try:
+        with mpl.rc_context({"svg.hashsalt": "lethe"}):
+            figure.savefig(path, dpi=150)
+    except (OSError, ValueError) as error:
+        raise InvalidScoreInput(f"the picture cannot be written to {path}: {error}") from error
+
+
+def _epsilons(axes: Axes, score: Score) -> None:
+    capped = score.epsilon >= score.cap
+    shown = score.epsilon[~capped]
+    top = max(1.0, float(shown.max(initial=0.0)))
+    axes.hist(shown, bins=list(np.arange(0.0, top + 0.5, 0.5)), color=UNLEARNED, edgecolor="white", linewidth=0.5)
+    axes.set_title(f"F = {score.forgetting_quality:.4f}; {int(capped.sum())} examples at the cap")
+    axes.set_xlabel("epsilon per forget example (nats)")
+    axes.set_ylabel("examples")
+
+
+def _distributions(axes: Axes, unlearned: np.ndarray, retrained: np.ndarray) -> None:
+    both = np.concatenate([unlearned, retrained])
+    low, high = float(both.min()), float(both.max())
+    edges = list(np.linspace(low, high if high > low else low + 1.0, 41))
+    axes.hist(unlearned, bins=edges, color=UNLEARNED, alpha=0.6, label="unlearned")
+    axes.hist(retrained, bins=edges, color=RETRAINED, alpha=0.6, label="retrained")
+    axes.set_xlabel("logit-scaled confidence")
 
 
 METRIC = "f"

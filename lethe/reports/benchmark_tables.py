@@ -6,15 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from lethe.benchmark.benchmark_results import BenchmarkResults
-from lethe.benchmark.results import RETAIN_UTILITY, benchmark_results, higher_is_better
+from lethe.benchmark.results import RETAIN_UTILITY, BenchmarkResults, benchmark_results, higher_is_better
 from lethe.benchmark.tuned_methods import TUNED
-from lethe.metrics.benchmark.hard_examples import epsilon_correlation
 from lethe.metrics.benchmark.rankings import N_GROUPS, dense_ranks, pareto_counts, ranking_groups
+from lethe.metrics.benchmark.training_choices import epsilon_correlation
 from lethe.metrics.core.arrays import Float64, Int64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.reports.comparable_methods import left_out, ranking_note
-from lethe.reports.split_ranking_table import split_ranking_tables
+from lethe.reports.split_ranking_table import left_out, ranking_note, split_ranking_tables
 from lethe.reports.table import FAILED, Column, Table, Value
 
 GROUPS = tuple(f"G{number}" for number in range(1, N_GROUPS + 1))

@@ -1,30 +1,120 @@
-"""The page of published results. Every number and sentence of it is made from them, so that it can be made again."""
+"""Pages of results, Markdown and HTML, made from the results alone, so that they can be made again."""
 
 import difflib
+import gzip
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import stdtrit
 from scipy.stats import kendalltau
 
 from lethe.benchmark.benchmark_file import TABLE_METRICS
-from lethe.benchmark.benchmark_results import BenchmarkResults
-from lethe.benchmark.finished_cells import is_finished, only_cells
-from lethe.benchmark.metric_keys import REFERENCES
-from lethe.benchmark.results import ACCURACIES, benchmark_results, cells_sha256, higher_is_better
+from lethe.benchmark.results import (
+    ACCURACIES,
+    BenchmarkResults,
+    benchmark_results,
+    cells_sha256,
+    higher_is_better,
+    is_finished,
+    only_cells,
+)
 from lethe.benchmark.split_ranking import LEVEL, same_task_cells
+from lethe.benchmark.store import REFERENCES
 from lethe.metrics.core.arrays import Float64
-from lethe.reports.split_ranking_table import MIN_SPLITS, probable_ranks
-from lethe.reports.split_sentences import (
+from lethe.reports.benchmark_figures import as_svg, draw, fitting_kinds
+from lethe.reports.benchmark_tables import benchmark_tables
+from lethe.reports.split_ranking_table import (
+    MIN_SPLITS,
     agreement_sentence,
     contrast_sentence,
     difference_sentence,
     first_sentence,
+    probable_ranks,
     ranked_of,
 )
-from lethe.reports.table import Column, Table, Value
+from lethe.reports.table import Column, Table, Value, html_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+Document = Mapping[str, Any]
+MISSING = "–"
+COLUMNS = {
+    "worst": "Worst",
+    "power": "Power",
+    "power_quarter": "Power, a quarter",
+    "false_alarms": "False alarms",
+    "drift": "Drift with N",
+    "recipe": "Recipe",
+    "quantised": "4 bits",
+    "robustness": "Robustness",
+    "game": "Game",
+    "seconds": "CPU s",
+}
+IN_FIGURE = ("power", "power_quarter", "false_alarms", "recipe", "quantised", "robustness", "game")
+LOWER_IS_BETTER = ("false_alarms", "recipe")
+ROW_INCHES = 0.2
+
+
+def ordered(document: Document) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the metrics by their worst criterion, the best first; those without one come last."""
+
+    def rank(item: tuple[str, Mapping[str, Any]]) -> tuple[bool, float, float]:
+        criteria = item[1]
+        return criteria["worst"] is None, -(criteria["worst"] or 0.0), -(criteria["power_quarter"] or 0.0)
+
+    return sorted(document["metrics"].items(), key=rank)
+
+
+def meta_table(document: Document) -> str:
+    """Return a Markdown table, a row per metric, with the game that fools it most."""
+    lines = [
+        "| " + " | ".join(("Metric", *COLUMNS.values(), "Fooled by")) + " |",
+        "| --- |" + " ---: |" * len(COLUMNS) + " --- |",
+    ]
+    for name, criteria in ordered(document):
+        numbers = [_number(criteria[key]) for key in COLUMNS]
+        lines.append("| " + " | ".join((f"`{name}`", *numbers, _fooled_by(criteria))) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def meta_figure(document: Document) -> "Figure":
+    """Return a figure: a row per metric, a column per criterion; dark is good, white is not defined."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  slow to import, needed here alone
+
+    rows = ordered(document)
+    goodness = np.array([[_goodness(key, criteria[key]) for key in IN_FIGURE] for _, criteria in rows])
+    figure = Figure(figsize=(6.5, 1.5 + ROW_INCHES * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    picture = axes.imshow(np.ma.masked_invalid(goodness), cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
+    axes.set_xticks(range(len(IN_FIGURE)), [COLUMNS[key] for key in IN_FIGURE], rotation=30, ha="right", fontsize=7)
+    axes.set_yticks(range(len(rows)), [name for name, _ in rows], fontsize=6)
+    figure.colorbar(picture, ax=axes, label="1: as it should be; 0: as it should not")
+    return figure
+
+
+def _goodness(key: str, value: float | None) -> float:
+    if value is None:
+        return float("nan")
+    return float(np.clip(1.0 - abs(value) if key in LOWER_IS_BETTER else value, 0.0, 1.0))
+
+
+def _number(value: float | None) -> str:
+    return MISSING if value is None else f"{round(value, 2) + 0.0:.2f}"
+
+
+def _fooled_by(criteria: Mapping[str, Any]) -> str:
+    games = {name: place for name, place in criteria["games"].items() if place is not None}
+    if not games:
+        return MISSING
+    name = min(games, key=lambda game: games[game])
+    return name if games[name] < 0.5 else "nothing"
+
 
 Content = Mapping[str, Any]
 RANKED_BY = "score"
@@ -176,3 +266,86 @@ def _between(tasks: Sequence[Content]) -> Iterator[str]:
     for first, second in combinations(known, 2):
         names = " and ".join(next(iter(task["cells"])) for task in (first, second))
         yield f"Tasks of {names}: {agreement_sentence(first, second, RANKED_BY)}"
+
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a }
+table { border-collapse: collapse; font-size: 13px; margin: .5rem 0 1.5rem } .wide { overflow-x: auto }
+th, td { padding: .2rem .6rem; border-bottom: 1px solid #ddd; text-align: right; white-space: nowrap }
+th:first-child, td:first-child { text-align: left }
+pre { background: #f5f5f5; padding: .8rem; overflow-x: auto; font-size: 12px } svg { max-width: 100%; height: auto }
+"""
+
+
+def report_page(content: Content) -> str:
+    """Return the whole page. The results are in it as JSON too, so that tables and checks can be made from it."""
+    embedded = results_text(content).replace("</", "<\\/")
+    body = "\n".join(_sections(content))
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(content["slug"])}</title>'
+        f'<style>{STYLE}</style></head><body>\n{body}\n<script type="application/json" id="results">{embedded}</script>'
+        "</body></html>\n"
+    )
+
+
+def report_file(content: Content, name: str) -> bytes:
+    """Return the results as the file of this name holds them: .json, .json.gz, .md for publishing, or else HTML."""
+    if name.endswith(".json.gz"):
+        return gzip.compress(results_text(content).encode(), mtime=0)
+    if name.endswith(".json"):
+        return results_text(content).encode()
+    return (published_page(content) if name.endswith(".md") else report_page(content)).encode()
+
+
+def results_text(content: Content) -> str:
+    """Return the results as JSON, which every command that takes a report reads as well."""
+    return json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _sections(content: Content) -> Iterator[str]:
+    yield f"<h1>Benchmark {escape(content['slug'])}</h1>"
+    counts = f"{len(content['methods'])} methods, {len(content['cells'])} cells, {content['n_models']} models a side"
+    yield f"<p>{counts}. Made at {escape(content['made_at'])}. F: the method failed; —: there is no value.</p>"
+    yield "<h2>Tables</h2>"
+    yield from (_html_table(table) for table in benchmark_tables(content))
+    yield "<h2>Figures</h2>"
+    yield from (f"<h3>{kind}</h3>{as_svg(draw(content, kind))}" for kind in fitting_kinds(content))
+    yield "<h2>Failures and notes</h2>"
+    yield from _remarks(content)
+    yield "<h2>How to repeat it</h2>"
+    yield (
+        "<p>Store the file below as benchmark.toml beside the competition files that it names, then run "
+        "<code>lethe benchmark run benchmark.toml --out results</code> and "
+        "<code>lethe benchmark report benchmark.toml --out results</code>.</p>"
+    )
+    yield f"<pre>{escape(content['benchmark'])}</pre>"
+    yield "<h2>Settings, versions, hashes</h2>"
+    settings = {name: cell["settings"] | {"split": cell["split"]} for name, cell in content["cells"].items()}
+    yield f"<pre>{escape(json.dumps(settings, indent=1))}</pre>"
+    facts = {name: content[name] for name in ("versions", "machine", "benchmark_sha256", "results_sha256")}
+    keys = {method["name"]: method["key"] for method in content["methods"]}
+    yield f"<pre>{escape(json.dumps(facts | {'methods': keys}, indent=1))}</pre>"
+
+
+def _html_table(table: Table) -> str:
+    shown = html_table([column.name for column in table.columns], map(table.shown, table.rows))
+    return f'<div class="wide"><h3>{escape(table.title)}</h3>{shown}</div>'
+
+
+def _remarks(content: Content) -> Iterator[str]:
+    remarks: dict[str, list[str]] = {}
+    for name, cell in content["cells"].items():
+        if cell["failure"]:
+            remarks.setdefault(f"cannot be prepared: {cell['failure']}", []).append(name)
+        for method, row in cell["rows"].items():
+            reasons = [f"F: {row['failure']}"] if row.get("failure") else []
+            reasons += [f"{metric}: {reason}" for metric, reason in row.get("not_computed", {}).items()]
+            for text in (*reasons, *row.get("notes", ())):
+                remarks.setdefault(text, []).append(f"{name}, {method}")
+    if not remarks:
+        yield "<p>There are none.</p>"
+        return
+    items = "".join(
+        f"<li>{escape(text)} <small>({escape('; '.join(where))})</small></li>" for text, where in remarks.items()
+    )
+    yield f"<ul>{items}</ul>"

@@ -1,16 +1,47 @@
-"""Ranks over splits of one task, as a table."""
+"""Ranks over splits of one task: which methods are comparable, the table, and sentences on what is decided."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import kendalltau
 
-from lethe.benchmark.benchmark_results import BenchmarkResults
-from lethe.benchmark.results import higher_is_better
-from lethe.benchmark.split_ranking import SplitRanking, rank_over_splits, same_task_cells
+from lethe.benchmark.results import BenchmarkResults, benchmark_results, higher_is_better
+from lethe.benchmark.split_ranking import LEVEL, SplitRanking, rank_over_splits, same_task_cells
+from lethe.benchmark.tuned_methods import TUNED, UNTUNED
+from lethe.metrics.benchmark.rankings import paired_t
 from lethe.metrics.core.arrays import Float64, Int64
 from lethe.reports.table import Column, Table, Value
+
+Content = Mapping[str, Any]
+
+
+def untuned_methods(content: Content) -> tuple[str, ...]:
+    """Return the methods with constants to tune that were not tuned in every cell, in the order of the file."""
+    names = [method["name"] for method in content["methods"]]
+    return tuple(name for name in names if UNTUNED in _states(content, name))
+
+
+def left_out(content: Content) -> tuple[str, ...]:
+    """Return the methods that are shown and not ranked: the untuned ones, where others were tuned."""
+    names = [method["name"] for method in content["methods"]]
+    any_tuned = any(TUNED in _states(content, name) for name in names)
+    return untuned_methods(content) if any_tuned else ()
+
+
+def ranking_note(content: Content) -> str:
+    """Return what a ranking's title says of the tuning, empty where all methods were tuned."""
+    if out := left_out(content):
+        return f" (of tuned methods; not ranked, because not tuned: {', '.join(out)})"
+    return " (no method was tuned: it says nothing of the methods)" if untuned_methods(content) else ""
+
+
+def _states(content: Content, name: str) -> set[str]:
+    """Return the states of a method's constants over cells; results of version 0.2 were of untuned methods."""
+    rows = [cell["rows"][name] for cell in content["cells"].values() if name in cell["rows"]]
+    return {row.get("tuning", {}).get("state", UNTUNED) for row in rows}
+
 
 MIN_SPLITS = 5  # with fewer, a ranking is no result
 
@@ -75,3 +106,72 @@ def _row(ranked: Ranked, i: int) -> tuple[Value, ...]:
     low, high = probable_ranks(probability)
     mean, first, mean_rank = float(found.mean[i]), float(probability[0]), float(mean_ranks(found)[i])
     return (ranked.methods[i], mean, first, mean_rank, f"{low} to {high}", found.letters[i])
+
+
+NAMES = {"f": "F", "score": "the score"}
+
+
+def ranked_of(content: Mapping[str, Any], metric: str) -> Ranked:
+    """Return the ranking of the results' first task. Raises ValueError where there is none."""
+    results = benchmark_results(dict(content))
+    compared = BenchmarkResults(**{**vars(results), "references": (*left_out(content), *results.references)})
+    found = ranked_over_splits(compared, same_task_cells(content)[0], metric)
+    if found is None:
+        raise ValueError("these results rank nothing: one split, or one method")
+    return found
+
+
+def difference_sentence(content: Mapping[str, Any], metric: str) -> str:
+    """Return how many pairs differ, and by which tests."""
+    found = ranked_of(content, metric).found
+    n_splits = len(same_task_cells(content)[0])
+    n_differing = int(np.triu(found.differs, 1).sum())
+    return (
+        f"By {NAMES[metric]}, {n_differing} of {found.n_tests} pairs of methods differ (two-sided paired t-tests over "
+        f"{n_splits} splits, Holm's correction over all {found.n_tests} tests, level {LEVEL:g})."
+    )
+
+
+def first_sentence(content: Mapping[str, Any], metric: str) -> str:
+    """Return which method has the highest mean, and whether it differs from the others."""
+    ranked = ranked_of(content, metric)
+    first = int(np.argmax(ranked.found.mean))
+    others = len(ranked.methods) - 1
+    n_differing = int(ranked.found.differs[first].sum())
+    end = "" if n_differing == others else ": which method is first is undecided"
+    return f"`{ranked.methods[first]}` has the highest mean and differs from {n_differing} of the {others} others{end}."
+
+
+def contrast_sentence(content: Mapping[str, Any], first: str, second: str, metric: str) -> str:
+    """Return whether two methods differ: the one contrast that was declared before the runs, tested by itself."""
+    ranked = ranked_of(content, metric)
+    if missing := [name for name in (first, second) if name not in ranked.methods]:
+        return f"The contrast that was declared, `{first}` against `{second}`, cannot be tested: no {missing[0]}."
+    results, names = benchmark_results(dict(content)), same_task_cells(content)[0]
+    values = results.metric(metric)[[results.cells.index(name) for name in names]]
+    higher, lower = (values[:, results.methods.index(name)] for name in (first, second))
+    test = paired_t(higher, lower)
+    p_value = 2 * min(test.p_value, 1 - test.p_value)
+    word = "undecided" if p_value >= LEVEL else f"`{first if test.mean > 0 else second}` is higher"
+    return (
+        f"The contrast declared before the runs, `{first}` less `{second}` by {NAMES[metric]}: {test.mean:.3f} "
+        f"[{test.interval[0]:.3f}, {test.interval[1]:.3f}], p = {p_value:.3f} (two-sided paired t-test over "
+        f"{len(names)} splits, level {LEVEL:g}): {word}."
+    )
+
+
+def agreement_sentence(first: Mapping[str, Any], second: Mapping[str, Any], metric: str) -> str:
+    """Return Kendall's tau of the means of the methods that both have, without those that are 0 in either."""
+    means = [_means(content, metric) for content in (first, second)]
+    common = [name for name in means[0] if means[0][name] and means[1].get(name)]
+    tau, p_value = kendalltau(*([mean[name] for name in common] for mean in means))
+    decided = "" if p_value < LEVEL else ", which decides nothing"
+    return (
+        f"Kendall's tau of {NAMES[metric]} over the {len(common)} common methods that are 0 in neither is {tau:.2f} "
+        f"(p = {p_value:.2f}){decided}."
+    )
+
+
+def _means(content: Mapping[str, Any], metric: str) -> dict[str, float]:
+    ranked = ranked_of(content, metric)
+    return dict(zip(ranked.methods, map(float, ranked.found.mean), strict=True))

@@ -1,11 +1,69 @@
-"""A table of results, and how one value is shown."""
+"""A table of results, how one value is shown, and lines of CSV that a spreadsheet shows and does not run."""
 
+import csv
+import io
+import json
 import math
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
+from typing import Any
 
+from lethe.errors import InvalidInput
 from lethe.metrics.core.invalid_input import InvalidMetricInput
+
+STARTS = frozenset("=+-@")
+# Signs with the shape of one of these that NFKC keeps.
+LOOK_ALIKES = str.maketrans("−‐‑‒–—―⁃˗➖꞊═⹀᐀➕᛭", "----------====++")
+
+
+def csv_lines(rows: Iterable[Sequence[object]], *, line_end: str = "\r\n") -> Iterator[str]:
+    """Yield one line for each row, a float with all its digits.
+
+    Every text is quoted, so that no separator in it (also not the semicolon of some countries) begins another cell.
+    """
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, quoting=csv.QUOTE_NONNUMERIC, lineterminator=line_end)
+    for row in rows:
+        writer.writerow([_shown_cell(value) for value in row])
+        yield buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
+
+
+def _shown_cell(value: object) -> object:
+    """Return a cell's value; text that begins a formula has an apostrophe before it, which says that it is text."""
+    return f"'{value}" if isinstance(value, str) and _begins_formula(value) else value
+
+
+def _begins_formula(text: str) -> bool:
+    """Return whether a spreadsheet may run `text`: a sign in any width, also after what is not visible."""
+    if text[:1] in ("\t", "\r", "\n"):
+        return True
+    plain = unicodedata.normalize("NFKC", text).translate(LOOK_ALIKES)
+    return next((letter for letter in plain if not _is_invisible(letter)), "") in STARTS
+
+
+def _is_invisible(letter: str) -> bool:
+    return letter.isspace() or unicodedata.category(letter) in ("Cc", "Cf")
+
+
+def json_text(document: Any) -> str:
+    """Return a document as JSON that ends with a line break; NaN has become null before."""
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def written(text: str, path: str | Path | None) -> str:
+    """Return the text, and write it to a file if one is named. Raises InvalidInput if it cannot be written."""
+    if path is not None:
+        try:
+            Path(path).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise InvalidInput(f"{path} cannot be written: {error.strerror}") from error
+    return text
+
 
 FAILED = "F"
 MISSING = "—"

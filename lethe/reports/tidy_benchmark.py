@@ -10,8 +10,7 @@ import numpy as np
 from lethe.benchmark.results import benchmark_results, higher_is_better
 from lethe.errors import InvalidInput
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.reports.csv_lines import csv_lines
-from lethe.reports.table import FAILED, MISSING
+from lethe.reports.table import FAILED, MISSING, csv_lines
 
 COLUMNS = (
     "benchmark", "cell", "method", "is_reference", "n_models", "metric", "value", "low", "high", "standard_deviation",

@@ -15,8 +15,7 @@ from pathlib import PurePosixPath
 from typing import IO
 
 from lethe.errors import InvalidSubmission, Violation
-from lethe.text_files import composed
-from lethe.visible_files import is_from_system
+from lethe.text_files import composed, is_from_system
 
 END_OF_DIRECTORY = b"PK\x05\x06"
 ZIP64_LOCATOR = b"PK\x06\x07"

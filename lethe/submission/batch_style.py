@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from lethe.submission.names import dotted
+from lethe.submission.parsing import dotted
 
 Style = Literal["dict", "tuple"]
 DICT_KEYS = frozenset({"image", "image_id", "age_group", "label", "age", "person_id"})

@@ -16,9 +16,8 @@ from lethe.submission import notebook
 from lethe.submission.archive import common_folder, refused
 from lethe.submission.batch_style import Style, sample_style
 from lethe.submission.ipython_magics import with_bodies_parsed
-from lethe.submission.names import reached_definitions
 from lethe.submission.notebook import Mode
-from lethe.submission.parsing import MAX_LEVELS, is_too_deep, parse_python
+from lethe.submission.parsing import MAX_LEVELS, is_too_deep, parse_python, reached_definitions
 from lethe.submission.requirements import missing_modules
 from lethe.submission.signatures import (
     Entry,

@@ -8,8 +8,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
-from lethe.submission.names import dotted
-from lethe.submission.parsing import parse_python
+from lethe.submission.parsing import dotted, parse_python
 
 SHELL_CELLS = frozenset({"bash", "sh", "script", "system", "sx"})
 BODY_RUNS_AS_IT_IS = frozenset({"time", "timeit", "capture", "prun"})

@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 from lethe.errors import InvalidSubmission, Violation
 from lethe.submission.ipython_magics import is_python, to_python, with_cell_bodies
-from lethe.submission.names import dotted
-from lethe.submission.parsing import MAX_LEVELS, is_too_deep, parse_python
+from lethe.submission.parsing import MAX_LEVELS, dotted, is_too_deep, parse_python
 from lethe.text_files import decode_text
 
 Mode = Literal["function", "notebook"]

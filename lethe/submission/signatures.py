@@ -4,7 +4,7 @@ import ast
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from lethe.submission.names import dotted, names_bound
+from lethe.submission.parsing import dotted, names_bound
 
 POSITIONAL = 4
 MAX_FOLLOWED = 8  # names, from one that stands for another

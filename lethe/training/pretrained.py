@@ -11,11 +11,10 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from lethe.data.errors import InvalidLanguageModel
-from lethe.data.vocabulary_cut import cut_rows
+from lethe.data.split_questions import cut_rows
 from lethe.networks.builders import build
 from lethe.networks.decoder import Decoder
-from lethe.networks.language_models import SIZES
-from lethe.networks.llama import Llama, LlamaShape
+from lethe.networks.language_models import SIZES, Llama, LlamaShape
 from lethe.networks.transformers_network import NAME, TransformersNetwork, context_of
 
 _SHAPE_KEYS = {

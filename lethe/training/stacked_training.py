@@ -13,8 +13,17 @@ from torch.nn import functional
 
 from lethe.competition.file import Training
 from lethe.data.torch_seeds import torch_generator
-from lethe.training.recipe import class_weights, learning_rate, make_optimizer, set_learning_rate
-from lethe.training.trainer import OnEpoch, State, TrainingJob, split_batches, untrained
+from lethe.training.trainer import (
+    OnEpoch,
+    State,
+    TrainingJob,
+    class_weights,
+    learning_rate,
+    make_optimizer,
+    set_learning_rate,
+    split_batches,
+    untrained,
+)
 
 ENSEMBLE_SIZE = 64  # always this many side by side, so that a model's bits do not depend on its company
 GROUPED_PIXELS = 256

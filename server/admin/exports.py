@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, Violation
-from lethe.metrics.scoring.sample_size import smallest_detectable_shift
-from lethe.reports.csv_lines import csv_lines
+from lethe.metrics.scoring.attacks.family import smallest_detectable_shift
+from lethe.reports.table import csv_lines
 from server.admin import exports_repository
 from server.downloads import json_line, plain, spool
 from server.leaderboard import boards

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from lethe.competition.visibility import Visibility
-from lethe.metrics.scoring.sample_size import few_models_warnings, smallest_detectable_shift
+from lethe.metrics.scoring.attacks.family import few_models_warnings, smallest_detectable_shift
 from server.api.auth_dependencies import OptionalAccount, VisibleCompetition
 from server.api.schema import Out
 from server.competitions import competitions

@@ -11,8 +11,8 @@ from pydantic import Field
 
 import lethe
 from lethe.benchmark.benchmark_file import BenchmarkFile
-from lethe.benchmark.metric_keys import REFERENCES, request_key
 from lethe.benchmark.results import assemble, cell_results, method_row
+from lethe.benchmark.store import REFERENCES, request_key
 from lethe.competition.report_section import MetricRequest
 from lethe.metrics import Side
 from lethe.submission.traceback_text import place_beside

@@ -21,7 +21,7 @@ from lethe.client.bundle import COMPETITION, FORMAT, MANIFEST
 from lethe.client.receipts import canonical
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
-from lethe.metrics.scoring.sample_size import smallest_detectable_shift
+from lethe.metrics.scoring.attacks.family import smallest_detectable_shift
 from server.admin import competition_edits
 from server.bundles import bundle_repository, data_card
 from server.competitions import competitions, lifecycle, participants, phases, questions

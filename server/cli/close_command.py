@@ -8,8 +8,7 @@ from pathlib import Path
 
 from rich.table import Column, Table
 
-from lethe.cli.output import Terminal
-from lethe.cli.overall_progress import preparation_so_far
+from lethe.cli.output import Terminal, preparation_so_far
 from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import HostFault, InvalidCompetitionFile
 from server.cli.seed_accounts import organiser_credentials

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 import server
-from lethe.cli.overall_progress import OverallProgress, preparation_so_far
+from lethe.cli.output import OverallProgress, preparation_so_far
 from lethe.client.api import ApiError, JsonObject, LetheClient
 from lethe.errors import HostFault, InvalidCompetitionFile
 from server.cli.close_command import board_table

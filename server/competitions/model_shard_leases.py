@@ -13,7 +13,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
-from lethe.competition.model_shards import ShardToMake
+from lethe.competition.preparation_share import ShardToMake
 from lethe.competition.visibility import Visibility
 from server.competitions import competitions, split_leases, stalled_preparations
 from server.competitions.split_leases import SplitWork

@@ -8,8 +8,7 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
-from lethe.competition.preparation_share import models_share, preparation_share
-from lethe.competition.split_report import SplitReport
+from lethe.competition.preparation_share import SplitReport, models_share, preparation_share
 from lethe.competition.visibility import Visibility
 from lethe.errors import HostFault, NotFound
 from server.competitions import competitions

@@ -8,8 +8,8 @@ from typing import Any
 import structlog
 from pydantic import ValidationError
 
+from lethe.competition.estimates import describe_excess
 from lethe.competition.file import CompetitionFile
-from lethe.competition.network_size import describe_excess
 from lethe.competition.new_file import require_new
 from lethe.competition.stored_document import SCHEMA_VERSION, as_stored, read_stored, schema_version
 from lethe.errors import HostFault, InvalidCompetitionFile, InvalidInput, Violation

@@ -1,6 +1,6 @@
 """Which of two scores on one split is the better, by the paired test over models.
 
-The arithmetic is that of `lethe.metrics.scoring.paired_test`, without scipy; a test holds the two equal.
+The arithmetic is that of `lethe.metrics.scoring.resampling`, without scipy; a test holds the two equal.
 """
 
 import math

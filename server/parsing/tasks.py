@@ -20,8 +20,7 @@ from pygments.lexers import PythonLexer
 from lethe.competition.file import parse_competition
 from lethe.errors import InvalidCompetitionFile, InvalidInput, InvalidSubmission
 from lethe.proposal.detect import Detected, detect
-from lethe.proposal.preview import preview_cut
-from lethe.proposal.propose import propose
+from lethe.proposal.propose import preview_cut, propose
 from lethe.proposal.source import Archive
 from lethe.submission import notebook
 from lethe.submission.archive import ArchiveLimits, Opened, checked_archive, common_folder, read_chunks, refused

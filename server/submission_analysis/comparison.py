@@ -16,8 +16,8 @@ from sqlalchemy.orm import Session
 from lethe.competition.report_section import MetricRequest
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, NotFound, Violation
-from lethe.metrics.benchmark.hard_examples import epsilon_correlation, hardness
 from lethe.metrics.benchmark.rankings import pareto_frontier
+from lethe.metrics.benchmark.training_choices import epsilon_correlation, hardness
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Metric, metric
 from server.competitions import competitions

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
-from lethe.metrics.scoring.sample_size import few_models_warnings, smallest_detectable_shift
+from lethe.metrics.scoring.attacks.family import few_models_warnings, smallest_detectable_shift
 from server.competitions import competitions, phases
 from server.competitions.lifecycle import is_revealed
 from server.db import now

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lethe.metrics.attacks.likelihood_attack import kernel_log_densities
-from lethe.metrics.attacks.roc import roc_curve
+from lethe.metrics.attacks.likelihood_attack import kernel_log_densities, roc_curve
 from lethe.metrics.certificates import epsilon_bound as bound
 from lethe.metrics.certificates import one_run
 from lethe.metrics.core.arrays import Float64
@@ -25,9 +24,9 @@ NOT_COMPUTED: Mapping[str, str] = {
     "rmia_tune_": _TUNING,
     "cp_out_pg_": _PLAIN,
     "cp_out_jax_error_": "whether the program raised",
-    "cp_out_jax_auc_": "read elsewhere by lethe.metrics.attacks.roc",
-    "cp_out_jax_accuracy_": "read elsewhere by lethe.metrics.attacks.roc",
-    "cp_out_jax_tpr_": "read elsewhere by lethe.metrics.attacks.roc",
+    "cp_out_jax_auc_": "read elsewhere by lethe.metrics.attacks.likelihood_attack",
+    "cp_out_jax_accuracy_": "read elsewhere by lethe.metrics.attacks.likelihood_attack",
+    "cp_out_jax_tpr_": "read elsewhere by lethe.metrics.attacks.likelihood_attack",
     "cp_out_jax_gdp_": "assumes a Gaussian trade-off",
     **{f"cp_out_jax_{what}_with_nan": "NaN is refused" for what in ("thresholds", "tn_fn", "bonferroni", "explicit")},
     "fdp_deg_out_pg_error": "the program's exceptions; Lethe refuses the same counts",

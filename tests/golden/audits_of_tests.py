@@ -8,13 +8,13 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from lethe.metrics.certificates.one_run import gaussian_delta
-from lethe.metrics.distribution.hockey_stick import density_ratio
-from lethe.metrics.distribution.joint_audit import fitted, held_out
-from lethe.metrics.distribution.kernels import distances, kernel_values
+from lethe.metrics.distribution.joint_audit import density_ratio, fitted, held_out
 from lethe.metrics.distribution.relative_test import matrices, nearer_to_retrained, relative_position
 from lethe.metrics.distribution.two_sample_test import (
     aggregated_statistics,
+    distances,
     fused_statistics,
+    kernel_values,
     minimum_p,
     mmdagg_rejections,
     p_values,

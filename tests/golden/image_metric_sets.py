@@ -7,16 +7,15 @@ import numpy as np
 
 from lethe.metrics.accuracy.trade_offs import harmonic_mean, tow_of_differences
 from lethe.metrics.attacks.scalar_attack import split_accuracies, stratified_splits
-from lethe.metrics.benchmark.paired_t import paired_t_of_effect
-from lethe.metrics.core.softmax import log_margin, softmax
+from lethe.metrics.benchmark.rankings import paired_t_of_effect
+from lethe.metrics.core.derived_arrays import log_margin, softmax
 from lethe.metrics.membership.miau import EQUAL_WEIGHTS, miau
 from lethe.metrics.membership.umia import nomus
 from lethe.metrics.outputs.klom import binned_divergence
 from lethe.metrics.outputs.predictions import activation_l2, zrf_published_per_model
+from lethe.metrics.scoring.arrays import logit_scaled_confidences
 from lethe.metrics.scoring.attacks.family import AttackFamily
-from lethe.metrics.scoring.confidences import logit_scaled_confidences
-from lethe.metrics.scoring.epsilon import per_example_epsilon
-from lethe.metrics.scoring.forgetting_quality import forgetting_quality
+from lethe.metrics.scoring.epsilon import forgetting_quality, per_example_epsilon
 from tests.golden.golden_set import Arrays, GoldenSet
 
 Values = Mapping[str, Any]

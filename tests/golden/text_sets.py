@@ -11,12 +11,13 @@ from lethe.metrics.text.answers import (
     Mean,
     answer_probabilities,
     closer_to_one,
+    exact_memorization_shares,
+    extraction_strengths,
     option_probabilities,
     right_share,
     truth_preferred,
     truth_ratios,
 )
-from lethe.metrics.text.memorization import exact_memorization_shares, extraction_strengths
 from lethe.metrics.text.mia_text import attack_auc, min_k_scores, privacy_leakage_from_auc
 from lethe.metrics.text.rouge import rouge_l_recalls
 from lethe.metrics.text.tofu import harmonic_mean, ks_p_value, utility_parts

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load, load_file
 
-from lethe.data.datasets.digits import open_digits
+from lethe.data.datasets.classic import open_digits
 from lethe.data.files import write_json, write_tensors
 from lethe.methods.catalogue import method_ids, method_info
 from lethe.methods.rendering import render

@@ -17,15 +17,15 @@ import pytest
 import safetensors.torch
 
 from lethe.competition.visibility import Visibility
-from lethe.data.datasets.roots import datasets_below
+from lethe.data.datasets.registry import datasets_below
 from lethe.data.errors import InvalidSplit
 from lethe.data.files import read_json, write_json
 from lethe.errors import HostFault
-from lethe.evaluation.inference import SplitEvaluator, load_original
+from lethe.evaluation.image_evaluation import SplitEvaluator, load_original
 from lethe.evaluation.manifest import MANIFEST, NETWORK_PATH, verify_split
 from lethe.networks.builders import TRUST_SOURCE
 from lethe.preparation.prepare import finish_split, make_split
-from lethe.preparation.sample_models import retrain_on_sample
+from lethe.preparation.public_sample import retrain_on_sample
 from lethe.preparation.step_cache import PreparationProgress
 from sandbox.confined import Answer
 from server.config import Settings

@@ -18,11 +18,11 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.stored_document import read_stored
 from lethe.competition.tasks_section import task_name
 from lethe.competition.visibility import Visibility
-from lethe.data.datasets.roots import PATHS, datasets_beside
+from lethe.data.datasets.registry import PATHS, datasets_beside
 from lethe.errors import HostFault, InvalidInput, Violation
-from lethe.evaluation.competition_score import ORACLE, score_outputs, secret_attack_seed
 from lethe.evaluation.evaluators import Evaluator, load_evaluator
 from lethe.evaluation.manifest import MANIFEST
+from lethe.evaluation.ranking import ORACLE, score_outputs, secret_attack_seed
 from lethe.evaluation.shard_outputs import RunOutputs, ShardOutputs
 from lethe.metrics.scoring.score import ModelOutputs
 from lethe.metrics.scoring.scorer_version import SCORER_VERSION

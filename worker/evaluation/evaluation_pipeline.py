@@ -19,11 +19,10 @@ from torch import Tensor
 from lethe.data.files import sha256_of
 from lethe.device.memory import let_go_of_tensors, ran_out_of_memory
 from lethe.errors import AppError
-from lethe.evaluation.background_evaluator import BackgroundEvaluator
-from lethe.evaluation.evaluators import Evaluator
-from lethe.evaluation.inference import NonFiniteOutputs
+from lethe.evaluation.answer_evaluation import SampleAnswers
+from lethe.evaluation.evaluators import BackgroundEvaluator, Evaluator
+from lethe.evaluation.image_evaluation import NonFiniteOutputs
 from lethe.evaluation.sample_answer_files import SAMPLE_ANSWERS, UnlearnedAnswers
-from lethe.evaluation.sample_answers import SampleAnswers
 from lethe.evaluation.shard_outputs import RunOutputs
 
 log = structlog.get_logger()

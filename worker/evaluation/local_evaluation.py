@@ -8,7 +8,7 @@ from pathlib import Path
 from lethe.competition.run_limits import RetrainingCost
 from lethe.errors import HostFault, InvalidSubmission
 from lethe.evaluation.evaluators import sample_evaluator
-from lethe.evaluation.inference import NonFiniteOutputs
+from lethe.evaluation.image_evaluation import NonFiniteOutputs
 from lethe.evaluation.local_check import Checked, Failure, Kit, OnRun, stage_files, with_estimate
 from lethe.runtime.error_classes import Blame
 from lethe.runtime.weights_layout import ORIGINAL_MODEL

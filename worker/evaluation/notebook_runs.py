@@ -22,7 +22,7 @@ from lethe.data.stored_sets import StoredSet
 from lethe.device.memory import ran_out_of_memory
 from lethe.errors import InvalidInput, InvalidSubmission
 from lethe.evaluation.evaluators import Evaluator
-from lethe.evaluation.inference import NonFiniteOutputs
+from lethe.evaluation.image_evaluation import NonFiniteOutputs
 from lethe.evaluation.shard_outputs import RunOutputs
 from lethe.runtime.error_classes import ErrorClass
 from lethe.runtime.weights_layout import ORIGINAL_MODEL

@@ -9,7 +9,7 @@ import numpy as np
 from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
 from lethe.errors import HostFault, NotFound
-from lethe.evaluation.competition_score import ORACLE, score_outputs, secret_attack_seed
+from lethe.evaluation.ranking import ORACLE, score_outputs, secret_attack_seed
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.metrics.scoring.score import ModelOutputs
 from lethe.metrics.scoring.scorer_version import SCORER_VERSION

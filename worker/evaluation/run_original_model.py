@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from lethe.evaluation.manifest import Manifest, require_whole
-from lethe.evaluation.original_models import find_place, read_original
+from lethe.evaluation.model_outputs import find_place, read_original
 from lethe.metrics.scoring.protocols import EvaluationSetup, SetupPlan
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from server.evaluations.claimed_shard import ClaimedShard

@@ -18,18 +18,16 @@ from lethe.competition.sections import SCORE, Ranking
 from lethe.competition.visibility import Visibility
 from lethe.data.errors import InvalidSplit
 from lethe.errors import HostFault
-from lethe.evaluation.competition_score import ORACLE, score_outputs, secret_attack_seed
 from lethe.evaluation.manifest import Manifest
 from lethe.evaluation.model_outputs import Kind, read_outputs
-from lethe.evaluation.ranking import RankingValue, oracle_value, rank_score
+from lethe.evaluation.ranking import ORACLE, RankingValue, oracle_value, rank_score, score_outputs, secret_attack_seed
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import InvalidMetricInput
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.calibration import Doubt, doubt_about
 from lethe.metrics.scoring.explanation import confidence_ratios, epsilon_percentiles
-from lethe.metrics.scoring.paired_test import ScoredEntry, tied_groups
-from lethe.metrics.scoring.resampling import Replicates
+from lethe.metrics.scoring.resampling import Replicates, ScoredEntry, tied_groups
 from lethe.metrics.scoring.score import ModelOutputs, Score
 from server.competitions.stored_file import stored_file
 from server.db import Database

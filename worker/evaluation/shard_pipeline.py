@@ -16,7 +16,7 @@ from torch import Tensor
 from lethe.data.errors import DamagedSplit
 from lethe.errors import HostFault, InvalidSubmission
 from lethe.evaluation.evaluators import Evaluator
-from lethe.evaluation.original_models import read_integer_buffers
+from lethe.evaluation.model_outputs import read_integer_buffers
 from lethe.runtime.error_classes import Blame, ErrorClass
 from lethe.runtime.original_filenames import name_as_sent
 from lethe.submission.package import as_it_is_run

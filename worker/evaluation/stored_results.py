@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lethe.errors import HostFault, NotFound
-from lethe.evaluation.original_models import ORIGINAL, read_integer_buffers
+from lethe.evaluation.model_outputs import ORIGINAL, read_integer_buffers
 from lethe.evaluation.shard_outputs import ShardOutputs
 from server.evaluations import rerun
 from server.evaluations.results import weights_key

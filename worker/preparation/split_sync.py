@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lethe.competition.model_shards import ShardToMake
+from lethe.competition.preparation_share import ShardToMake
 from server.storage import Storage
 from worker.split_storage.local_splits import workplace
 

@@ -7,7 +7,7 @@ from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.prompts import encode_passage
 from lethe.huggingface.results import MetricValue, TaskResult, over_examples
 from lethe.huggingface.task import EvaluationTask, LoadSettings
-from lethe.huggingface.task_data import read_rows
+from lethe.huggingface.task_catalogue import read_rows
 
 
 def towns(folder: Path, settings: LoadSettings) -> EvaluationTask:

@@ -2,7 +2,7 @@
 
 import torch
 from kit.builders import to_inputs
-from kit.scoring.confidences import logit_scaled_confidences
+from kit.scoring.arrays import logit_scaled_confidences
 
 
 def load_outputs(net, data):

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lethe.cli.benchmarks.benchmark_processes import further_processes, opened_runs
-from lethe.cli.benchmarks.benchmark_source import read_source
+from lethe.cli.benchmarks.benchmark_source import further_processes, opened_runs, read_source
 from lethe.cli.benchmarks.meta_command import meta
-from lethe.cli.context import Json, Url, connected
-from lethe.cli.operator_packages import import_from_checkout
-from lethe.cli.output import console, notes, print_facts, print_json, print_table
-from lethe.cli.overall_progress import OverallProgress
+from lethe.cli.context import Json, Url, connected, import_from_checkout
+from lethe.cli.output import OverallProgress, console, notes, print_facts, print_json, print_table
 from lethe.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -92,7 +89,7 @@ def run(  # noqa: PLR0917  typer makes its options from these parameters
         return
     from lethe.benchmark.execution import Execution
     from lethe.benchmark.plan import read_plan
-    from lethe.benchmark.share_done import ShareDone
+    from lethe.benchmark.progress import ShareDone
     from lethe.benchmark.store import BenchmarkFolder
 
     plan, folder = read_plan(file), BenchmarkFolder(out)
@@ -211,7 +208,7 @@ def table(  # noqa: PLR0917  typer makes its options from these parameters
     a table per cell for the package booktabs, with intervals, the best in bold.
     """
     from lethe.reports import tidy_benchmark
-    from lethe.reports.written import json_text, written
+    from lethe.reports.table import json_text, written
 
     options = (("--groups", groups, "md"), ("--wide", wide is not None, "csv"), ("--all-digits", all_digits, "latex"))
     for option, given, wanted in options:
@@ -284,9 +281,9 @@ def report(
 
     A folder with README.md (`--page README.md`) and results.json.gz is what `check` takes.
     """
-    from lethe.benchmark.finished_cells import write_finished_cells
+    from lethe.benchmark.results import write_finished_cells
     from lethe.benchmark.store import write_whole
-    from lethe.reports.benchmark_page import report_file
+    from lethe.reports.published_page import report_file
 
     content = read_source(source, out)
     if cells is not None:

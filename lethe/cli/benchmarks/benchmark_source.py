@@ -1,10 +1,68 @@
-"""Where the results that a command shows come from: a server, a report, a benchmark file or a folder."""
+"""What the commands of a benchmark read, and the processes that they start."""
 
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lethe.cli.context import connected
-from lethe.errors import InvalidInput
+import lethe
+from lethe.cli.context import connected, operator_packages
+from lethe.cli.output import notes
+from lethe.errors import AppError, InvalidInput
+
+if TYPE_CHECKING:
+    from lethe.benchmark.method_runs import OpenRuns
+
+
+@contextmanager
+def further_processes(number: int, file: Path, options: Mapping[str, object]) -> Iterator[None]:
+    """Run the same command in further processes. They end with this one if it is ended, and else when all is done."""
+    words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    command = [sys.executable, "-P", "-m", "lethe.cli.main", "benchmark", "run", str(file), "--no-progress", *words]
+    paths = [str(Path(lethe.__file__).resolve().parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    helpers: list[subprocess.Popen[bytes]] = []
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # through every `finally`
+    try:
+        helpers += (subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) for _ in range(number))
+        try:
+            yield
+        except AppError:  # what this process could not do, another one may be at
+            _wait_for(helpers)
+            raise
+        _wait_for(helpers)
+    finally:
+        for helper in helpers:
+            helper.terminate()
+            helper.wait()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _wait_for(helpers: Sequence[subprocess.Popen[bytes]]) -> None:
+    for helper in helpers:
+        if status := helper.wait():
+            notes.print(f"a further process ended with status {status}", markup=False, highlight=False)
+
+
+@contextmanager
+def opened_runs(sandbox: str | None) -> "Iterator[OpenRuns]":
+    """Give what opens a method's runs: in child processes, or in a sandbox of this checkout."""
+    from lethe.benchmark.method_runs import child_runs
+
+    has_sandbox = "worker" in operator_packages()
+    if sandbox == "none" or (sandbox is None and not has_sandbox):
+        yield child_runs
+        return
+    if not has_sandbox:
+        raise InvalidInput(f"--sandbox {sandbox} needs a checkout of Lethe; this installation has only: none")
+    with import_module("worker.evaluation.benchmark_runs").sandbox_runs(sandbox or "bubblewrap") as open_runs:
+        yield open_runs
+
 
 ON_SERVER = "server:"
 
@@ -19,9 +77,8 @@ def read_source(given: str, out: Path) -> dict[str, Any]:
     source = Path(given)
     if not source.exists():
         raise InvalidInput(f"{source} is not there: name a benchmark file, a folder, a report, or server:SLUG")
-    from lethe.benchmark.finished_cells import read_cells, result_files
     from lethe.benchmark.plan import read_plan
-    from lethe.benchmark.results import collect, read_results
+    from lethe.benchmark.results import collect, read_cells, read_results, result_files
     from lethe.benchmark.store import require_folder
 
     if source.is_dir() and not (source / "benchmarks").is_dir() and result_files(source):

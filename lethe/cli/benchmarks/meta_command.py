@@ -27,10 +27,10 @@ def meta(
     from lethe.benchmark.meta_models import make_model_sets
     from lethe.benchmark.store import write_whole
     from lethe.competition.file import read_competition_file
-    from lethe.data.datasets.roots import datasets_beside
+    from lethe.data.datasets.registry import datasets_beside
     from lethe.device.precision import one_thread
     from lethe.metrics.core.registry import metric
-    from lethe.reports.meta_page import meta_figure, meta_table
+    from lethe.reports.published_page import meta_figure, meta_table
 
     started, processor = time.perf_counter(), time.process_time()
 

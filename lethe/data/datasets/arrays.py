@@ -13,8 +13,7 @@ from lethe.data.datasets.image_dataset import Adapter, ImageDataset, Options, ow
 from lethe.data.datasets.image_files import need, number_names
 from lethe.data.errors import InvalidDataset
 from lethe.data.forget_sets import DIFFICULTY
-from lethe.text_files import read_text
-from lethe.visible_files import visible_files
+from lethe.text_files import read_text, visible_files
 
 MAX_PERSON_BYTES = 1024  # bytes; NumPy takes four for a character
 MAX_IMAGES = 10_000_000  # labels and persons are held in memory

@@ -1,4 +1,4 @@
-"""MNIST, FashionMNIST, CIFAR-10, CIFAR-100, CIFAR-20 and SVHN from their makers' (and torchvision's) files.
+"""MNIST, FashionMNIST, CIFAR-10, CIFAR-100, CIFAR-20 and SVHN from their makers' files; scikit-learn's digits.
 
 Python's own pickle can run code, so CIFAR's pickles are read by a reader that makes nothing but arrays, lists and text.
 """
@@ -13,10 +13,42 @@ from typing import Any
 import numpy as np
 import scipy.io
 from numpy.typing import NDArray
+from pydantic import Field
 
 from lethe.data.datasets.image_dataset import Adapter, ImageDataset, Options, own_person_each
 from lethe.data.datasets.image_files import need
 from lethe.data.errors import InvalidDataset
+from lethe.data.seeds import numpy_generator
+
+LOWEST, HIGHEST = -5.0, 6.0  # standardised pixels plus noise; what lies beyond is clipped
+
+
+class DigitsOptions(Options):
+    noise: float = Field(default=0.0, ge=0, description="standard deviation of the added noise, in pixel deviations")
+    seed: int = Field(default=0, ge=0)
+
+
+def open_digits(options: Mapping[str, Any]) -> ImageDataset:
+    """Return the digits: standardised over all pixels, noise added, stored in 256 steps."""
+    from sklearn.datasets import load_digits  # noqa: PLC0415 - half a second that other datasets need not pay
+
+    parsed = DigitsOptions.parse(options)
+    digits = load_digits()
+    pixels = digits.images.astype(np.float64)
+    pixels = (pixels - pixels.mean()) / pixels.std()
+    pixels += parsed.noise * numpy_generator(parsed.seed).standard_normal(pixels.shape)
+    scale = (HIGHEST - LOWEST) / 255
+    images = np.clip(np.rint((pixels - LOWEST) / scale), 0, 255).astype(np.uint8)
+    return ImageDataset(
+        images=images[:, None],
+        labels=digits.target.astype(np.int64),
+        persons=own_person_each(len(images)),
+        n_classes=10,
+        input_scale=scale,
+        input_shift=LOWEST,
+        class_names=tuple(str(digit) for digit in range(10)),
+    )
+
 
 # mean and standard deviation of each channel's training pixels, in 0..1, as the field uses them
 CIFAR10_PIXELS = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
@@ -198,6 +230,7 @@ ADAPTERS: dict[str, Adapter] = {
     "cifar10": open_cifar10,
     "cifar20": cifar100_adapter(coarse=True),
     "cifar100": cifar100_adapter(coarse=False),
+    "digits": open_digits,
     "fashion-mnist": mnist_adapter("FashionMNIST", FASHION_PIXELS),
     "mnist": mnist_adapter("MNIST", MNIST_PIXELS),
     "svhn": open_svhn,

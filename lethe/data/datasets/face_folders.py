@@ -12,8 +12,7 @@ from pydantic import Field
 from lethe.data.datasets.image_dataset import Adapter, ImageDataset, own_person_each
 from lethe.data.datasets.image_files import PictureOptions, decode_pictures, need, number_names
 from lethe.data.errors import InvalidDataset
-from lethe.text_files import read_text
-from lethe.visible_files import visible_files
+from lethe.text_files import read_text, visible_files
 
 UTK_NAME = re.compile(r"^(\d{1,3})_([01])_([0-4])_(\d+)")
 

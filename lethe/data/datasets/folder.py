@@ -22,7 +22,7 @@ from lethe.data.datasets.image_list import (
     which_are_tests,
 )
 from lethe.data.errors import InvalidDataset
-from lethe.visible_files import visible_files
+from lethe.text_files import visible_files
 
 
 class FolderOptions(PictureOptions):

@@ -18,7 +18,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from pydantic import Field
 
 from lethe.data.datasets.image_dataset import Options
-from lethe.data.datasets.roots import decoded_folder
+from lethe.data.datasets.registry import decoded_folder
 from lethe.data.errors import InvalidDataset
 from lethe.data.files import read_json, write_json
 from lethe.text_files import as_on_disk

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.data.errors import InvalidDataset
-from lethe.text_files import composed
-from lethe.visible_files import is_visible
+from lethe.text_files import composed, is_visible
 
 Level = Literal["label", "person", "test", "any"]
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")

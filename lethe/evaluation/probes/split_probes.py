@@ -14,19 +14,25 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from lethe.data.answer_sets import StoredAnswers
+from lethe.data.answer_batches import StoredAnswers
 from lethe.data.files import read_json
 from lethe.data.stored_sets import SET_PATHS, StoredSet
 from lethe.device.precision import device_arithmetic, one_thread, repeatable_attention, zero_for_denormals
 from lethe.evaluation.evaluators import IMAGES
-from lethe.evaluation.inference import load_original
+from lethe.evaluation.image_evaluation import load_original
 from lethe.evaluation.manifest import NETWORK_PATH, Manifest, require_whole
-from lethe.evaluation.original_models import ORIGINAL
-from lethe.evaluation.probes.attacked import attacked_knowledge, loss_barrier
-from lethe.evaluation.probes.examples import RELEARNING_SHARE, AnswerExamples, Examples, ImageExamples
-from lethe.evaluation.probes.relearn import relearn_epochs
+from lethe.evaluation.model_outputs import ORIGINAL
+from lethe.evaluation.probes.model_probes import (
+    RELEARNING_SHARE,
+    AnswerExamples,
+    Examples,
+    ImageExamples,
+    attacked_knowledge,
+    loss_barrier,
+    relearn_epochs,
+)
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.weights.weight_distance import weight_distance
+from lethe.metrics.weights.probes import weight_distance
 from lethe.networks.builders import build, to_inputs
 
 RADII = (0.0, 0.01, 0.03, 0.1)

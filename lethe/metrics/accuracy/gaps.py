@@ -12,8 +12,7 @@ from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Resampling, both_sides
-from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_means import gap_of_runs
+from lethe.metrics.core.result import MetricResult, gap_of_runs
 
 ACCURACY_GAP = Metric(
     id="accuracy_gap",
@@ -71,7 +70,6 @@ def average_gap(
 
     Every argument: accuracies per model, shape (n_models,); the sides may have different numbers of models.
     table: the three gaps.
-    Source: Fan et al. 2024 (SalUn), the average gap of their tables.
     """
     pairs = {
         "forget": (unlearned_forget, retrained_forget),
@@ -112,7 +110,6 @@ def average_gap_mia(*, unlearned_mia: Float64, retrained_mia: Float64, **accurac
 
     unlearned_mia, retrained_mia: efficacy of the attack per model, shape (n_models,). accuracies: the arguments of
     `average_gap`.
-    Source: Fan et al. 2024 (SalUn), the average gap of their tables.
     """
     three = average_gap(**accuracies)
     mia = percent_gap(unlearned_mia, retrained_mia)
@@ -152,7 +149,6 @@ def retention(*, part: Part = "retain", **accuracies: Float64) -> MetricResult:
     accuracies: retain, forget, test, retrained_retain, retrained_forget, retrained_test, each of shape (n_models,) in
     [0, 1]. table: retain_retention (RR), forget_retention (FR), test_retention (TR).
     Raises InvalidMetricInput for retrained models that are never right.
-    Source: Cadet et al. 2024 (arXiv:2410.01276), equations 2 and 3.
     """
     ratios = retention_ratios(accuracies)
     return MetricResult(ratios[part], table={f"{name}_retention": ratio for name, ratio in ratios.items()})
@@ -196,7 +192,6 @@ def retdev(**accuracies: Float64) -> MetricResult:
 
     accuracies: as for `retention`. table: the three ratios and the three deviations.
     Raises InvalidMetricInput as `retention` does.
-    Source: Cadet et al. 2024 (arXiv:2410.01276), equations 4 to 7.
     """
     ratios = retention_ratios(accuracies)
     deviations = {part: abs(1.0 - ratio) for part, ratio in ratios.items()}

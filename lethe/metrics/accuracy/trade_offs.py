@@ -28,7 +28,6 @@ def tow(
 
     Every argument: accuracies per model, shape (n_models,), run i paired with retrained model i.
     table: the 95 % t-interval over runs.
-    Source: Zhao et al. 2024, tug of war.
     """
     unlearned = np.stack([unlearned_retain, unlearned_forget, unlearned_test], axis=1)
     retrained = np.stack([retrained_retain, retrained_forget, retrained_test], axis=1)
@@ -77,7 +76,6 @@ def tow_mia(
 
     Every argument: shares per model, shape (n_models,), run i paired with retrained model i. Where fewer models were
     attacked, only those runs count.
-    Source: Zhao et al. 2024, tug of war with membership inference.
     """
     attacked = min(len(unlearned_mia), len(retrained_mia))
     return tow(
@@ -200,7 +198,6 @@ def mubench_harmonic_mean(test: Float64, forget: Float64, original_test: Float64
     test, forget: accuracies of the unlearned models, shape (n_models,). original_test: of the original models, one
     per run. n_classes: C, 2 or more.
     Raises InvalidMetricInput for fewer than 2 classes.
-    Source: Cheng and Amiri 2024, MU-Bench.
     """
     classes = int(n_classes)
     if classes < 2:

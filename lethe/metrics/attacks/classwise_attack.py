@@ -13,9 +13,8 @@ from lethe.metrics.core.arrays import (
     Float64,
     Int64,
 )
-from lethe.metrics.core.compiled import compiled
+from lethe.metrics.core.compiled import compiled, in_threads
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.core.processors import in_threads
 from lethe.metrics.core.registry import Parameters
 
 

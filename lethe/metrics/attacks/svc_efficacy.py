@@ -8,7 +8,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from lethe.metrics.core.arrays import Float64, Int64
-from lethe.metrics.core.processors import in_threads
+from lethe.metrics.core.compiled import in_threads
 from lethe.metrics.core.registry import Feature, Parameters
 
 

@@ -168,7 +168,6 @@ def one_run_audit(
     Which examples are forget ones was decided by the cut of the data, not by a coin each, and the retrained models'
     means are taken as known; both make the bound an approximation.
     Raises InvalidMetricInput for too few examples to guess about.
-    Source: Mahloujifar et al. 2024 (arXiv:2410.22235); Steinke et al. 2023 (arXiv:2305.08846).
     """
     size = min(unlearned.shape[1], unlearned_test.shape[1])
     n_each = int(np.floor(guessed * size))

@@ -64,7 +64,6 @@ def targeted_error(unlearned: Int64, retrained: Int64, *, classes: tuple[int, ..
     The ideal is the retrained value, which is not 0. A model that never predicts these classes scores 0: read it
     beside `ic_error` and `ic_utility`.
     Raises InvalidMetricInput for matrices that hold no image of the classes.
-    Source: Goel et al. 2022 (arXiv:2201.06640), section 3 and appendix C.2.
     """
     return targeted_error_on(unlearned, retrained, ConfusionSet.FORGET_TRUE_LABELS, classes)
 
@@ -137,7 +136,6 @@ def ic_error(unlearned: Int64, retrained: Int64, *, classes: tuple[int, ...] | N
     table: mean of the retrained models; the error on the forget images against the given labels, which must rise, and
     against the true ones, which must fall.
     Raises InvalidMetricInput for a test set or forget set without images.
-    Source: Goel et al. 2022 (arXiv:2201.06640), section 3.
     """
     u, r = np.asarray(unlearned, np.int64), np.asarray(retrained, np.int64)
     chosen = list(forget_classes(u, classes))

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from lethe.metrics.core.array_catalogue import ARRAYS, CaptureLevel, Side
 from lethe.metrics.core.arrays import class_labels
-from lethe.metrics.core.derived_arrays import DERIVED
+from lethe.metrics.core.derived_arrays import DERIVED, log_margin
 from lethe.metrics.core.inputs import Inputs
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import metrics
-from lethe.metrics.core.softmax import log_margin
 
 CLIPPED = 10.0  # beyond it, stored confidences may be limited
 MARGIN_TOLERANCE = 0.05  # what float16 leaves

@@ -1,4 +1,4 @@
-"""What a metric returns."""
+"""What a metric returns, and the result of a number that was computed for every model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Float64 = npt.NDArray[np.float64]
+from lethe.metrics.core.arrays import Float64
+
 Cell = float | int | str | None
 
 
@@ -44,3 +45,27 @@ class MetricResult:
             return None
         known = self.per_run[~np.isnan(self.per_run)]
         return float(known.std(ddof=1)) if known.size >= 2 else None
+
+
+WITHOUT_RETRAINED = "no retrained models are given, whose value is the aim: this value alone does not say what is good"
+
+
+def mean_of_runs(unlearned: Float64, retrained: Float64 | None = None) -> MetricResult:
+    """Return the mean of the unlearned models' numbers; the retrained models' mean is in the table if they are given.
+
+    unlearned, retrained: shape (n_models,) each; the numbers of models may differ.
+    """
+    if retrained is None:
+        return MetricResult(float(unlearned.mean()), per_run=unlearned, notes=(WITHOUT_RETRAINED,))
+    return MetricResult(float(unlearned.mean()), per_run=unlearned, table={"retrained": float(retrained.mean())})
+
+
+def gap_of_runs(unlearned: Float64, retrained: Float64) -> MetricResult:
+    """Return |mean of the unlearned models' numbers - mean of the retrained models'|; 0 is ideal.
+
+    unlearned, retrained: shape (n_models,) each; the numbers of models may differ. table: the signed difference; above
+    0 the forget set is still known better than after retraining.
+    """
+    table = {"unlearned": float(unlearned.mean()), "retrained": float(retrained.mean())}
+    difference = table["unlearned"] - table["retrained"]
+    return MetricResult(abs(difference), table={"difference": difference, **table})

@@ -14,7 +14,6 @@ def rte(wall_time_s: Float64, retraining_time_s: float) -> MetricResult:
 
     wall_time_s: of every run, shape (n_models,), seconds. retraining_time_s: one number, measured on the same kind of
     device. per_run: the ratio of every run.
-    Source: Cadet et al. 2024 (arXiv:2410.01276), section 5.4: run time efficiency.
     """
     return MetricResult(float(retraining_time_s / np.median(wall_time_s)), per_run=retraining_time_s / wall_time_s)
 

@@ -7,13 +7,13 @@ import numpy as np
 
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64
+from lethe.metrics.core.compiled import one_blas_thread
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.core.processors import one_blas_thread
 from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
 from lethe.metrics.core.result import Cell, MetricResult
 from lethe.metrics.distribution.joint_audit import audit_folds, held_out
-from lethe.metrics.distribution.kernels import distances as run_distances
-from lethe.metrics.distribution.kernels import kernel_values, median_bandwidth, unbiased_mmd2
+from lethe.metrics.distribution.two_sample_test import distances as run_distances
+from lethe.metrics.distribution.two_sample_test import kernel_values, median_bandwidth, unbiased_mmd2
 
 MIN_MODELS = 3  # below it F is not defined
 MAX_BLOCKS = 8
@@ -120,7 +120,6 @@ def recipe_spread(  # noqa: PLR0917  a metric's arrays are its arguments
     single blocks; None with one block.
     A distance that is NaN (no example varies) is left out with a note; the value is NaN if all are.
     Raises InvalidMetricInput for fewer than 3 models on a side.
-    Source: defined by Lethe.
     """
     varied = [ModelGroup(*pair) for pair in zip(recipe_confidences, recipe_test_accuracy, strict=True)]
     sides = {

@@ -12,13 +12,7 @@ from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Resampling
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.core.run_order import order_of_runs
-from lethe.metrics.distribution.kernels import (
-    Kernel,
-    distances,
-    kernel_values,
-    median_bandwidth,
-    unbiased_mmd2,
-)
+from lethe.metrics.distribution.two_sample_test import Kernel, distances, kernel_values, median_bandwidth, unbiased_mmd2
 
 MIN_MODELS = 3  # below, the published variance of a sample's term is 0
 ROUNDING = 1e-24  # a variance below is one of 0
@@ -109,7 +103,6 @@ def relative_test(
     NaN where the statistic has no variance (constant runs, 2 models). table: both discrepancies and the statistic.
     Where all three distributions are equal the test rejects about 1 %, not 5 %; its level holds where retrained and
     original are equally far.
-    Source: Bounliphone et al. 2016 (arXiv:1511.04581).
     """
     u, r, o = unlearned, retrained, np.repeat(original, 2, axis=0) if len(original) == 1 else original
     found = matrices(u, r, o, kernel, bandwidth)

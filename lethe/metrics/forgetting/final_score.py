@@ -1,4 +1,4 @@
-"""Forgetting quality and the final score as metrics beside the others."""
+"""Forgetting quality and the final score as metrics beside the others: histogram, equivalent shift."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +17,65 @@ from lethe.metrics.scoring.attacks.family import DEFAULT_ATTACKS, DELTA, EPSILON
 
 if TYPE_CHECKING:
     from lethe.metrics.scoring.score import Score
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from lethe.metrics.core.arrays import Float64
+from lethe.metrics.scoring.attacks.family import few_models_warnings, smallest_detectable_shift
+
+PERCENTILES = (5, 25, 50, 75, 95, 100)
+
+
+class EpsilonHistogramParameters(Parameters):
+    """bin_width: in nats. cap: the epsilon given to an example that an attack tells apart without error."""
+
+    bin_width: float = Field(0.5, gt=0.0)
+    cap: float = Field(50.0, gt=0.0)
+
+
+def epsilon_histogram(epsilon: Float64, n_models: int, *, bin_width: float = 0.5, cap: float = 50.0) -> MetricResult:
+    """Return the median epsilon in nats, with the histogram, percentiles and the share at the cap.
+
+    epsilon: shape (n_examples,), >= 0. n_models: models on each side, > 2. The bins cover [0, ceil(log(N - 1))]; the
+    last one also takes what lies above it and below the cap; examples at the cap are counted apart.
+    """
+    values = epsilon
+    top = float(largest_epsilon(int(n_models)))
+    edges = np.arange(0.0, top + bin_width / 2.0, bin_width)
+    below = values[values < cap]
+    counts = np.histogram(np.minimum(below, edges[-1]), bins=edges)[0]
+    table: dict[str, float] = {f"percentile_{p}": float(np.percentile(values, p)) for p in PERCENTILES}
+    table["share_above_4"] = float(np.mean(values > 4.0))
+    table["share_at_cap"] = float(np.mean(values >= cap))
+    return MetricResult(
+        float(np.median(values)),
+        per_example=values,
+        table=table,
+        arrays={"edges": edges, "counts": counts, "at_cap": np.asarray(values.size - below.size)},
+    )
+
+
+def largest_epsilon(n_models: int) -> int:
+    """Return ceil(log(N - 1)), which no epsilon estimated from N models a side exceeds but the cap."""
+    if n_models < 3:
+        raise InvalidMetricInput(f"epsilon needs at least 3 models on each side, not {n_models}")
+    return math.ceil(math.log(n_models - 1))
+
+
+METRIC = Metric(
+    title="Epsilon per example",
+    function=epsilon_histogram,
+    needs={"epsilon": Need("epsilon"), "n_models": Need("n_models", Side.SHARED)},
+    unit="nats (median)",
+    defaults=EpsilonHistogramParameters,
+    per_example=True,
+    ideal=0.0,
+    bounds=(0.0, float("inf")),
+    source="Triantafillou et al. 2024 (2406.09073), appendix A.9, figure 13",
+    formula="median over examples of epsilon; histogram in bins of 0.5 on [0, ceil(log(N - 1))], a bar at the cap",
+)
 
 
 class ScoreParameters(Parameters):
@@ -39,7 +98,6 @@ def forgetting_quality_metric(scored: "Score") -> MetricResult:
     """Return F, the mean points of the forget examples, in [0, 1]; 1 is ideal.
 
     scored: see `score_of_confidences`. interval: None with fewer than 8 models. per_example: epsilon in nats.
-    Source: Triantafillou et al. 2024, equation 1, section 3.1.2 and algorithm 1.
     """
     interval = scored.forgetting_quality_interval
     return MetricResult(scored.forgetting_quality, interval=interval, per_example=scored.epsilon)
@@ -130,7 +188,6 @@ def final_score(
     scored: the score of the same models without utility, see `score_of_confidences`. The others: accuracies, shape
     (n_models,), in [0, 1]; a ratio is not cut off at 1. interval: None with fewer than 8 models. table: the factors.
     Raises InvalidMetricInput, naming side and model, for accuracies that cannot be compared.
-    Source: Triantafillou et al. 2024, equation 2 and algorithm 1.
     """
     from lethe.metrics.scoring.score import utility_of, with_utility  # noqa: PLC0415  loads numba
 
@@ -161,4 +218,115 @@ SCORE = replace(
     bounds=(0.0, float("inf")),
     source="Triantafillou et al. 2024 (2406.09073), equation 2 and algorithm 1",
     formula="F * (mean RA_u / mean RA_r) * (mean TA_u / mean TA_r)",
+)
+
+
+SHIFTS = np.concatenate((np.arange(0.0, 1.0, 0.1), np.arange(1.0, 6.01, 0.5)))
+CURVE_EXAMPLES = 1000
+CURVE_SEED = 2026
+Settings = tuple[AttackFamily, float, float]
+
+
+def equivalent_shift(scored: "Score", *, seed: int = 0) -> MetricResult:
+    """Return the shift, in standard deviations, at which normal confidences would have this F at this N; 0 is ideal.
+
+    scored: see `score_of_confidences`. Every example of the model has N(0, 1) retrained and N(shift, 1) unlearned
+    confidences. interval: that of F, read from the same curve. table: N, the curve's F without a shift, and the
+    smallest shift that so many models detect for one example. A value beyond the curve is its end, with a note.
+    Source: defined by Lethe; compared with other metrics in docs/organisers/metrics.md.
+    """
+    curve = normal_curve(scored.n_models, (scored.attacks, scored.delta, scored.cap), seed)
+    return _read(scored, curve)
+
+
+def equivalent_shift_oracle(scored: "Score", oracle: Float64, retrained: Float64, *, seed: int = 0) -> MetricResult:
+    """Return the same with the split's own models: the oracle's confidences, shifted, against the retrained ones.
+
+    oracle, retrained: confidences, shapes (n_models, n_examples), equal. The shift of an example is in its standard
+    deviations over the retrained models. The oracle itself has 0.
+    """
+    deviation = retrained.std(axis=0)
+    settings = scored.attacks, scored.delta, scored.cap
+    with scorer_refusals():
+        curve = _curve(lambda shift: (oracle + shift * deviation, retrained), settings, seed)
+    return _read(scored, curve)
+
+
+@lru_cache(maxsize=32)
+def _normal_curve(n_models: int, settings: Settings, seed: int) -> tuple[float, ...]:
+    rng = np.random.default_rng([CURVE_SEED, n_models])
+    u, r = rng.normal(size=(2, n_models, CURVE_EXAMPLES))
+    return tuple(_curve(lambda shift: (u + shift, r), settings, seed))
+
+
+def normal_curve(n_models: int, settings: Settings, seed: int = 0) -> Float64:
+    """Return F of the normal model at this N for every shift of `SHIFTS`, never rising; kept for the next call."""
+    return np.array(_normal_curve(n_models, settings, seed))
+
+
+def _curve(sides: Callable[[float], tuple[Float64, Float64]], settings: Settings, seed: int) -> Float64:
+    from lethe.metrics.scoring.epsilon import (  # noqa: PLC0415  loads numba
+        forgetting_quality,
+        n_judged_models,
+        per_example_epsilon,
+    )
+
+    attacks, delta, cap = settings
+    found = []
+    for shift in SHIFTS:
+        u, r = sides(float(shift))
+        epsilon = per_example_epsilon(u, r, attacks=attacks, delta=delta, cap=cap, seed=seed)
+        found.append(forgetting_quality(epsilon, n_models=n_judged_models(len(u), attacks=attacks)))
+    return np.minimum.accumulate(np.array(found))
+
+
+def shift_of(quality: float, curve: Float64) -> float:
+    """Return where the falling curve has this F, linear between its points; 0 above it, the last shift below it."""
+    if quality < curve[-1]:
+        return float(SHIFTS[-1])
+    falls = np.append(True, np.diff(curve) < 0.0)  # of a level stretch its smallest shift
+    return float(np.interp(-quality, -curve[falls], SHIFTS[falls]))
+
+
+def _read(scored: "Score", curve: Float64) -> MetricResult:
+    n_models, interval = scored.n_models, scored.forgetting_quality_interval
+    table = {
+        "n_models": n_models,
+        "f_without_shift": float(curve[0]),
+        "smallest_detectable_shift": smallest_detectable_shift(n_models),
+    }
+    notes = list(few_models_warnings(n_models))
+    if scored.forgetting_quality < curve[-1]:
+        notes.append(f"F is below the curve's end: the shift is at least {SHIFTS[-1]:g}")
+    return MetricResult(
+        shift_of(scored.forgetting_quality, curve),
+        interval=None if interval is None else (shift_of(interval[1], curve), shift_of(interval[0], curve)),
+        table=table,
+        notes=tuple(notes),
+    )
+
+
+EQUIVALENT_SHIFT = Metric(
+    title="Equivalent shift (normal model)",
+    function=equivalent_shift,
+    needs={"scored": Need(SCORED)},
+    unit="standard deviations",
+    defaults=ScoreParameters,
+    bounds=(0.0, float(SHIFTS[-1])),
+    resampling=Resampling.OWN,
+    source="defined by Lethe",
+    formula="the shift d with F_N( N(d, 1) against N(0, 1) ) = F, F_N the forgetting quality of N models a side",
+)
+
+BY_ORACLE = replace(
+    EQUIVALENT_SHIFT,
+    id="equivalent_shift_oracle",
+    title="Equivalent shift (the oracle's models)",
+    function=equivalent_shift_oracle,
+    needs={
+        "scored": Need(SCORED),
+        "oracle": Need("confidences", Side.ORACLE),
+        "retrained": Need("confidences", Side.RETRAINED),
+    },
+    formula="the shift d with F( oracle + d sd, retrained ) = F, sd of every example over retrained models",
 )

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
-from lethe.metrics.attacks.roc import roc_curve
+from lethe.metrics.attacks.likelihood_attack import roc_curve
 from lethe.metrics.core.arrays import Bool, Float64, real_array, require_same_examples
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Metric, Parameters, Scope

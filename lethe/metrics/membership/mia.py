@@ -29,9 +29,9 @@ from lethe.metrics.attacks.svc_efficacy import (
     svc_member_share,
 )
 from lethe.metrics.core.arrays import Float64
-from lethe.metrics.core.processors import in_threads
+from lethe.metrics.core.compiled import in_threads
 from lethe.metrics.core.registry import Direction, Feature, Metric, Resampling, both_sides
-from lethe.metrics.core.run_means import gap_of_runs, mean_of_runs
+from lethe.metrics.core.result import gap_of_runs, mean_of_runs
 
 MIA_LOSS = Metric(
     id="mia_loss",

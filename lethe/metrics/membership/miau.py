@@ -9,15 +9,13 @@ from pydantic import Field
 
 from lethe.metrics.attacks.membership_features import (
     FORGET_RETAIN_ATTACK,
-    FORGET_TEST_ATTACK,
-    TEST_RETAIN_ATTACK,
-    SoftmaxSplits,
-)
-from lethe.metrics.attacks.saliency_attack import (
     FORGET_RETAIN_SALIENCY,
+    FORGET_TEST_ATTACK,
     FORGET_TEST_SALIENCY,
+    TEST_RETAIN_ATTACK,
     TEST_RETAIN_SALIENCY,
     SaliencySplits,
+    SoftmaxSplits,
 )
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64, real_array

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from pydantic import Field
 from scipy.special import ndtr, ndtri
 
-from lethe.metrics.attacks.roc import roc_curve
+from lethe.metrics.attacks.likelihood_attack import roc_curve
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64, real_array
 from lethe.metrics.core.invalid_input import InvalidMetricInput

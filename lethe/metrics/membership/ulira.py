@@ -11,11 +11,11 @@ from lethe.metrics.attacks.likelihood_attack import (
     attack_result,
     balanced_accuracy,
     held_out_ratios,
+    roc_curve,
 )
-from lethe.metrics.attacks.roc import roc_curve
 from lethe.metrics.core.arrays import Bool, Float64, Int64, real_array
+from lethe.metrics.core.compiled import in_threads
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.core.processors import in_threads
 from lethe.metrics.core.registry import Metric, Resampling, Scope, both_sides
 from lethe.metrics.core.result import MetricResult
 
@@ -36,7 +36,6 @@ def ulira(confidences: npt.ArrayLike, state: npt.ArrayLike, *, density: Density 
     training data. Examples without models of both states in at least two splits are left out (NaN in per_example).
     table: as for `ulira_split`, and the number of examples used.
     Raises InvalidMetricInput for unequal shapes, an unknown state, or if no example can be used.
-    Source: Hayes et al. 2024 (arXiv:2403.01218); Cadet et al. 2024 (arXiv:2410.01276), section 6.6.
     """
     h = real_array(confidences, axes=("splits", "forget sets", "examples"), name="confidences")
     states = checked_states(state, h.shape)
@@ -95,7 +94,6 @@ def ulira_split(unlearned: Float64, retrained: Float64, *, density: Density = "n
     give 0.5. The kernel density takes time in the square of n_models.
     per_example: accuracy of each. table: area under the ROC curve over all examples and models, and its true positive
     rates at low false positive rates.
-    Source: Hayes et al. 2024 (arXiv:2403.01218); Cadet et al. 2024 (arXiv:2410.01276), section 5.5.2.
     """
     n_models = len(unlearned)
     pair = np.arange(n_models)
@@ -200,7 +198,6 @@ def ruli(unlearned: Float64, retrained: Float64) -> MetricResult:
     per_example: the area of every example. table: the most vulnerable example's, and the true positive rate at 1 %
     over all examples, None below 51 retrained models, where the published reading is always 0.
     The logarithm of the ratio is used, which ranks alike and is defined far from all models.
-    Source: Naderloui et al. 2025 (RULI, arXiv:2506.13009).
     """
     u, r = unlearned, retrained
     ratios = in_threads(lambda example: log_ratios(u[:, example], r[:, example]), range(u.shape[1]))

@@ -10,11 +10,10 @@ from scipy.stats import binom
 from lethe.metrics.attacks.membership_features import LOSS_ATTACK, ShuffleSplits
 from lethe.metrics.attacks.scalar_attack import fit_lbfgs, split_accuracies, stratified_splits
 from lethe.metrics.core.arrays import Bool, Float64, Int64
+from lethe.metrics.core.compiled import one_blas_thread
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.core.processors import one_blas_thread
 from lethe.metrics.core.registry import Direction, Feature, Metric, Need, Parameters, Resampling, both_sides
-from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_means import mean_of_runs
+from lethe.metrics.core.result import MetricResult, mean_of_runs
 
 SPLIT_SEED = 123
 TEST_SHARE = 0.1
@@ -125,7 +124,6 @@ def nomus(test_accuracy: Float64, attack_accuracy: Float64, *, weight: float = 0
 
     test_accuracy, attack_accuracy: one per model, shape (n_models,) each; the attack tells forget from unseen losses.
     table: the mean distance |MIA - 1/2|.
-    Source: Choi and Na 2023, NoMUS.
     """
     distance = np.abs(attack_accuracy - 0.5)
     per_run = weight * test_accuracy + (1.0 - weight) * (1.0 - 2.0 * distance)

@@ -7,18 +7,16 @@ import numpy as np
 from lethe.metrics.core.arrays import (
     Float64,
 )
-from lethe.metrics.core.processors import in_threads
+from lethe.metrics.core.compiled import in_threads
+from lethe.metrics.core.derived_arrays import jensen_shannon, mean_divergence, row_entropies
 from lethe.metrics.core.registry import Direction, Feature, Metric, Resampling, both_sides
-from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_means import mean_of_runs
-from lethe.metrics.core.softmax import jensen_shannon, mean_divergence, row_entropies
+from lethe.metrics.core.result import MetricResult, mean_of_runs
 
 
 def activation_l2(unlearned: Float64, retrained: Float64) -> MetricResult:
     """Return the mean over runs and examples of the Euclidean distance of the predictions, in [0, sqrt(2)]; 0 is ideal.
 
     unlearned, retrained: probabilities, shapes (n_models, n_examples, n_classes) each, run i paired with model i.
-    Source: Chundawat et al. 2023, activation distance.
     """
     distance = np.stack([np.sqrt(((a - b) ** 2).sum(axis=1)) for a, b in zip(unlearned, retrained, strict=True)])
     return mean_over_examples(distance)
@@ -95,7 +93,6 @@ def disagreement(unlearned: Float64, retrained: Float64) -> MetricResult:
 
     unlearned, retrained: network outputs or probabilities, shape (n_models, n_examples, n_classes) each; of equal
     outputs the first class counts. per_run: mean over examples. per_example: mean over pairs.
-    Source: Goel et al. 2022 (arXiv:2201.06640), table 1, distance of predictions.
     """
     different = unlearned.argmax(axis=2) != retrained.argmax(axis=2)
     per_run = different.mean(axis=1, dtype=np.float64)

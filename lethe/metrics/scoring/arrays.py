@@ -1,10 +1,12 @@
-"""The array types of this package and the checks that every public function makes on them."""
+"""The arrays of this package: types, checks of every public function, confidences of logits, sorted samples."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from lethe.metrics.core.compiled import jitted
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 
 Float64 = npt.NDArray[np.float64]
@@ -104,3 +106,188 @@ def _require_finite(array: npt.NDArray[Any], *, side: str) -> None:
         model=model,
         example=example,
     )
+
+
+_ZERO_LOG = np.float32(-1e30)
+
+
+class RateLogs(NamedTuple):
+    """Logarithms of every rate k/N, k = 0..N, so that an attack's epsilon is two subtractions and a maximum.
+
+    log_rate: shape (N+1,), log(k/N); +inf at k = 0.
+    log_rest: shape (N+1,), log(1 - delta - k/N); -inf at k = 0 and wherever the argument is negative.
+
+    The infinities encode the discard rule: with a count of zero both differences of an attack become -inf. So
+    max(log_rest[fp] - log_rate[fn], log_rest[fn] - log_rate[fp]) is -inf exactly for a discarded attack. Perfect
+    separation (both counts zero) must be caught before.
+    """
+
+    log_rate: Float32
+    log_rest: Float32
+
+
+def rate_logs(n_models: int, *, delta: float) -> RateLogs:
+    """Return the logarithms for rates over `n_models` models, each computed in float32 as the program does.
+
+    Source: Triantafillou et al. 2024, algorithm 2; program: float32 means, float32 logarithms.
+    """
+    counts = np.arange(n_models + 1, dtype=np.float32)
+    rate = counts / np.float32(n_models)
+    rest = (1 - delta) - rate
+    log_rate = np.full(n_models + 1, np.inf, dtype=np.float32)
+    log_rate[1:] = np.log(rate[1:])
+    log_rest = np.full(n_models + 1, -np.inf, dtype=np.float32)
+    log_rest[rest > 0] = np.log(rest[rest > 0])
+    log_rest[rest == 0] = _ZERO_LOG  # a kept attack of epsilon 0, not a discarded one
+    log_rest[0] = -np.inf
+    return RateLogs(log_rate, log_rest)
+
+
+_TINY = 1e-45
+
+
+def logit_scaled_confidences(logits: npt.ArrayLike, targets: npt.ArrayLike) -> Float64:
+    """Return log(p_y) - log(1 - p_y) of every example, shape (n_examples,), float64, within about +-103.6.
+
+    logits: shape (n_examples, n_classes), float32 or float64 (float16 saturates at a gap of 20 and is refused),
+    finite; left unchanged. targets: shape (n_examples,), the true class of each.
+    Exponentials are taken in the logits' type and divided in float64, as the published program does.
+    Raises InvalidScoreInput, naming the example, for another type, shape, class, or a logit that is not finite.
+    Source: Triantafillou et al. 2024, section 3.1.1; Carlini et al. 2022 for the logit scaling.
+    """
+    values = np.asarray(logits)
+    classes = np.asarray(targets)
+    _check(values, classes)
+    rows = np.arange(values.shape[0])
+    shifted = values - values.max(axis=1, keepdims=True)
+    probabilities = np.exp(shifted).astype(np.float64)
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
+    correct = probabilities[rows, classes]
+    probabilities[rows, classes] = 0.0
+    wrong = probabilities.sum(axis=1)
+    return np.asarray(np.log(correct + _TINY) - np.log(wrong + _TINY), dtype=np.float64)
+
+
+def _check(values: npt.NDArray[Any], classes: npt.NDArray[Any]) -> None:
+    if values.dtype not in (np.float32, np.float64):
+        raise InvalidScoreInput(f"logits must be float32 or float64, not {values.dtype}")
+    if values.ndim != 2 or values.shape[1] < 2:
+        raise InvalidScoreInput(
+            f"logits must have shape (n_examples, n_classes) with n_classes >= 2, not {values.shape}"
+        )
+    if classes.dtype.kind not in "iu" or classes.shape != values.shape[:1]:
+        raise InvalidScoreInput(
+            f"targets must be {values.shape[0]} integers, not {classes.dtype} of shape {classes.shape}"
+        )
+    outside = (classes < 0) | (classes >= values.shape[1])
+    if outside.any():
+        example = int(np.flatnonzero(outside)[0])
+        raise InvalidScoreInput(
+            f"target of example {example} is {classes[example]}, not a class in 0..{values.shape[1] - 1}",
+            example=example,
+        )
+    finite = np.isfinite(values).all(axis=1)
+    if not finite.all():
+        example = int(np.flatnonzero(~finite)[0])
+        raise InvalidScoreInput(f"logits of example {example} are not finite", example=example)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelOutputs:
+    """What N models of one side gave on one split.
+
+    confidences: shape (n_models, n_examples), the logit-scaled confidence of every forget example.
+    retain_accuracy, test_accuracy: shape (n_models,), within [0, 1]; None where not measured.
+    """
+
+    confidences: Float64
+    retain_accuracy: Float64 | None = None
+    test_accuracy: Float64 | None = None
+
+    def __repr__(self) -> str:
+        return f"ModelOutputs(confidences {np.shape(self.confidences)})"
+
+
+class SortedSamples(NamedTuple):
+    """One side's statistic, sorted per example.
+
+    values: shape (n_examples, n_models), ascending along models.
+    order: shape (n_examples, n_models), the model that each value came from.
+    """
+
+    values: Float64
+    order: Int64
+
+
+def sorted_values(confidences: Float64) -> Float64:
+    """Return the statistic as rows of examples, each ascending: (n_models, n_examples) to (n_examples, n_models)."""
+    rows = np.array(confidences.T, order="C")
+    rows.sort(axis=1)
+    return rows
+
+
+def sort_samples(confidences: Float64) -> SortedSamples:
+    """Return sorted rows and the models they came from; confidences: shape (n_models, n_examples)."""
+    rows = np.ascontiguousarray(confidences.T)
+    order = np.argsort(rows, axis=1)
+    return SortedSamples(np.take_along_axis(rows, order, axis=1), order)
+
+
+def resampled(samples: SortedSamples, repeats: Int64) -> Float64:
+    """Return the sorted rows of the sample that holds model m repeats[m] times; no sorting.
+
+    repeats: shape (n_models,), >= 0. Result: shape (n_examples, sum of repeats), ascending along models.
+    """
+    return repeat_in_order(samples.values, samples.order, repeats, int(repeats.sum()))
+
+
+@jitted
+def repeat_in_order(values: Float64, order: Int64, repeats: Int64, total: int) -> Float64:
+    """Return each sorted value as often as its model is repeated; see `resampled`."""
+    n_examples, n_models = values.shape
+    result = np.empty((n_examples, total), np.float64)
+    for s in range(n_examples):
+        end = 0
+        for k in range(n_models):
+            for _ in range(repeats[order[s, k]]):
+                result[s, end] = values[s, k]
+                end += 1
+    return result
+
+
+@jitted
+def fused_multiply_add(factor: np.float32, count: np.float32, start: np.float32) -> np.float32:
+    """Return factor * count + start rounded once to float32.
+
+    The product of two float32 is exact in float64. The sum is rounded to float64 and then to float32; those two
+    roundings differ from one only where the float64 sum is inexact and falls on the middle of two float32.
+    """
+    product = np.float64(factor) * np.float64(count)
+    addend = np.float64(start)
+    total = product + addend
+    result = np.float32(total)
+    back = total - product
+    error = (product - (total - back)) + (addend - back)
+    if error == 0.0:
+        return result
+    gap = total - np.float64(result)
+    towards = np.float32(np.inf) if gap > 0.0 else np.float32(-np.inf)
+    other = np.nextafter(result, towards)
+    if gap == 0.0 or gap != np.float64(other) - total:
+        return result
+    return other if (gap > 0.0) == (error > 0.0) else result
+
+
+@jitted
+def float32_linspace_at(start: np.float32, stop: np.float32, count: int, position: int) -> np.float32:
+    """Return element `position` of torch.linspace(start, stop, count) in float32.
+
+    The first half is counted up from the start, the second half down from the stop. Source: torch's CPU kernel,
+    whose compiler fuses the multiplication and the addition wherever the processor can.
+    """
+    if count == 1:
+        return start
+    step = np.float32(stop - start) / np.float32(count - 1)
+    if position < count // 2:
+        return fused_multiply_add(step, np.float32(position), start)
+    return fused_multiply_add(-step, np.float32(count - 1 - position), stop)

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.arrays import Float64, checked_confidences
 from lethe.metrics.scoring.attacks.family import HONEST_DISAGREEMENT, AttackFamily
-from lethe.metrics.scoring.epsilon import per_example_epsilon
-from lethe.metrics.scoring.forgetting_quality import forgetting_quality, n_judged_models
+from lethe.metrics.scoring.epsilon import forgetting_quality, n_judged_models, per_example_epsilon
 from lethe.metrics.scoring.resampling import Replicates, interval_around
 from lethe.metrics.scoring.score import Score
 

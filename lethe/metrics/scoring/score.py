@@ -8,11 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lethe.metrics.core.invalid_input import InvalidScoreInput
-from lethe.metrics.scoring.arrays import Float64, checked_accuracies
+from lethe.metrics.scoring.arrays import Float64, ModelOutputs, checked_accuracies
 from lethe.metrics.scoring.attacks.family import DEFAULT_ATTACKS, DELTA, EPSILON_CAP, AttackFamily
-from lethe.metrics.scoring.epsilon import checked_input, per_example_epsilon
-from lethe.metrics.scoring.forgetting_quality import forgetting_quality, n_judged_models
-from lethe.metrics.scoring.model_outputs import ModelOutputs
+from lethe.metrics.scoring.epsilon import checked_input, forgetting_quality, n_judged_models, per_example_epsilon
 from lethe.metrics.scoring.resampling import Replicates, interval_around, replicate_forgetting, replicate_ratio
 from lethe.metrics.scoring.scorer_version import SCORER_VERSION
 

@@ -198,7 +198,6 @@ def privacy_leakage(
 
     0 is ideal; below 0 too little is forgotten, above 0 too much. Log probabilities: shape (n_runs, n, L); tokens:
     (n,), with the answer's end. table: both AUCs.
-    Source: Shi et al. 2025 (MUSE), section 3.
     """
     forget = np.asarray(forget_token_log_probability)
     retrained = np.asarray(retrained_forget_token_log_probability)

@@ -64,7 +64,6 @@ def forget_quality(
     that differ in nothing, p is spread evenly: its median is near 0.5, and p of the mean logarithm, which small ones
     rule, near 0.37.
     Raises InvalidMetricInput for shapes that do not fit or a loss that is not finite.
-    Source: Maini et al. 2024 (TOFU), section 2.2.2.
     """
     unlearned = truth_ratios(answer_loss, wrong_loss)
     retrained = truth_ratios(retrained_answer_loss, retrained_wrong_loss)
@@ -139,7 +138,6 @@ def model_utility(*, mean: Mean = "geometric", **arrays: npt.ArrayLike) -> Metri
     pretrained knows no real authors and no facts about the world: such sets are given empty, the value is NaN, and
     `retain_utility` in the table is the harmonic mean of the retain set's three.
     Raises InvalidMetricInput for a loss that is not finite.
-    Source: Maini et al. 2024 (TOFU), section 2.2.1.
     """
     stacked = {name: np.asarray(values) for name, values in arrays.items()}
     present = [name for name in UTILITY_SETS if stacked[f"{name}_answer_loss"].shape[-1]]

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Query, Response, status
 from sqlalchemy.orm import Session
 
-from lethe.competition.split_report import SplitReport
+from lethe.competition.preparation_share import SplitReport
 from lethe.competition.tasks_section import task_name
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound

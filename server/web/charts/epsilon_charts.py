@@ -83,7 +83,7 @@ def _epsilon_bar(models: str, place: int, *, examples: int, width: float, bins: 
 
 
 MAX_SHIFT, STEPS = 3.0, 30  # in standard deviations
-BUCKET = 0.5  # nats; as in lethe.metrics.scoring.forgetting_quality, which needs more than the web server has
+BUCKET = 0.5  # nats; as in lethe.metrics.scoring.epsilon, which needs more than the web server has
 FLOOR = 0.02  # an error rate counts as no less; as in lethe.metrics.scoring.attacks.crossfit
 FROM, TO = -3.5, 6.5  # of the axis, in standard deviations
 WIDTH, BASE, TOP = 600, 150, 20  # of the drawing

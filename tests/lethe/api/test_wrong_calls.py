@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lethe
-from lethe.metrics.core.softmax import log_margin
+from lethe.metrics.core.derived_arrays import log_margin
 from tests.lethe.metrics import synthetic
 
 N, S, T, C = 16, 6, 8, 3

@@ -10,9 +10,8 @@ import pytest
 from lethe.benchmark.execution import UnfinishedBenchmark
 from lethe.benchmark.method_runs import child_runs, stored_outputs
 from lethe.benchmark.plan import read_plan
-from lethe.benchmark.progress import benchmark_progress
+from lethe.benchmark.progress import ShareDone, benchmark_progress
 from lethe.benchmark.results import collect
-from lethe.benchmark.share_done import ShareDone
 from lethe.benchmark.store import BenchmarkFolder
 from tests.lethe.benchmark.conftest import execute
 

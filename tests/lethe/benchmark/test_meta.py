@@ -13,8 +13,8 @@ from lethe.benchmark.meta_criteria import Criteria, as_json, judge, judged_metri
 from lethe.benchmark.meta_models import KEPT, ModelSets, games, make_model_sets, variations
 from lethe.cli.main import build_app
 from lethe.metrics import InvalidMetricInput
-from lethe.metrics.core.softmax import log_margin
-from lethe.reports.meta_page import meta_figure, meta_table
+from lethe.metrics.core.derived_arrays import log_margin
+from lethe.reports.published_page import meta_figure, meta_table
 from tests.lethe.conftest import competition
 
 N, SIZES, CLASSES = 32, {"forget": 12, "retain": 20, "test": 20}, 3

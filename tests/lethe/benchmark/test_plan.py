@@ -7,9 +7,8 @@ import pytest
 
 from lethe.benchmark.benchmark_file import InvalidBenchmarkFile, parse_benchmark
 from lethe.benchmark.estimate import estimate
-from lethe.benchmark.finished_cells import read_cells, write_finished_cells
 from lethe.benchmark.plan import read_plan, with_recipe
-from lethe.benchmark.results import FORMAT
+from lethe.benchmark.results import FORMAT, read_cells, write_finished_cells
 from lethe.errors import InvalidCompetitionFile, InvalidInput
 from tests.lethe.benchmark.conftest import BENCHMARK
 from tests.support.towns import towns_toml, write_towns

@@ -5,9 +5,9 @@ from functools import partial
 
 import pytest
 
-from lethe.benchmark import shared_preparation
+from lethe.benchmark import execution
+from lethe.benchmark.execution import SharedPreparation
 from lethe.benchmark.plan import read_plan
-from lethe.benchmark.shared_preparation import SharedPreparation
 from lethe.benchmark.store import BenchmarkFolder
 from lethe.data.errors import InvalidSplit
 from lethe.evaluation.manifest import Manifest
@@ -18,7 +18,7 @@ from lethe.preparation.prepare import begin_split, prepare_shard
 @pytest.fixture
 def cell(write_benchmark, monkeypatch):
     """Return a cell whose four models a side are trained in two shards."""
-    monkeypatch.setattr(shared_preparation, "begin_split", partial(begin_split, share_from_s=0))
+    monkeypatch.setattr(execution, "begin_split", partial(begin_split, share_from_s=0))
     monkeypatch.setattr(model_shards, "MODELS_PER_SHARD", 2)
     return read_plan(write_benchmark()).cells[0]
 
@@ -29,7 +29,7 @@ class Trained:
     def __init__(self, monkeypatch) -> None:
         self.who, self.shards = "leader", []
         self.meanwhile = lambda: None
-        monkeypatch.setattr(shared_preparation, "prepare_shard", self)
+        monkeypatch.setattr(execution, "prepare_shard", self)
 
     def __call__(self, *parts, kind, shard, **options) -> None:
         self.shards.append((self.who, kind, shard))
@@ -99,9 +99,9 @@ def test_the_leader_waits_for_a_shard_in_other_hands(cell, tmp_path, monkeypatch
         waits.append(seconds)
         held.__exit__(None, None, None)
 
-    monkeypatch.setattr(shared_preparation.time, "sleep", wait)
+    monkeypatch.setattr(execution.time, "sleep", wait)
     lead(cell, folder)
-    assert waits == [shared_preparation.WAIT_S]
+    assert waits == [execution.WAIT_S]
     assert folder.is_prepared(cell)
 
 
@@ -149,7 +149,7 @@ def test_a_leader_that_fails_leaves_no_list(cell, tmp_path, monkeypatch):
     def fail(*parts, **options) -> None:
         raise InvalidSplit("it does not learn")
 
-    monkeypatch.setattr(shared_preparation, "prepare_shard", fail)
+    monkeypatch.setattr(execution, "prepare_shard", fail)
     with pytest.raises(InvalidSplit):
         lead(cell, folder)
     assert SharedPreparation(cell, folder, device="cpu")._listed() == []

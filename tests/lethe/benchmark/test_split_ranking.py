@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
 from lethe.benchmark.split_ranking import rank_over_splits, same_task_cells, significance_letters
-from lethe.metrics.benchmark.paired_t import paired_t
+from lethe.metrics.benchmark.rankings import paired_t
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.reports.benchmark_tables import benchmark_tables
 

@@ -51,7 +51,7 @@ def test_run_without_a_sandbox_has_nothing_left_to_do(finished):  # noqa: F811
 @pytest.mark.slow
 def test_a_further_process_works_beside_this_one(write_benchmark, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr("lethe.benchmark.execution.Execution.run", lambda self: None)  # this one does nothing
-    monkeypatch.setattr("lethe.cli.benchmarks.benchmark_processes.subprocess", forked_subprocess())
+    monkeypatch.setattr("lethe.cli.benchmarks.benchmark_source.subprocess", forked_subprocess())
     path, out = write_benchmark(), tmp_path / "out"
     path.write_text(re.sub("methods = .*", 'methods = ["original"]', path.read_text()))
     result = invoke("run", path, "--out", out, "--sandbox", "none", "--processes", "2")
@@ -75,7 +75,7 @@ def helpers(monkeypatch):
         def terminate(self) -> None:
             done[-1].append("terminated")
 
-    monkeypatch.setattr("lethe.cli.benchmarks.benchmark_processes.subprocess.Popen", Helper)
+    monkeypatch.setattr("lethe.cli.benchmarks.benchmark_source.subprocess.Popen", Helper)
     return done
 
 

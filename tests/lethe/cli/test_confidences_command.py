@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
 from lethe.errors import InvalidInput
-from lethe.evaluation.inference import SplitEvaluator, load_original
+from lethe.evaluation.image_evaluation import SplitEvaluator, load_original
 from lethe.preparation.prepare import prepare_split
 from tests.lethe.conftest import competition
 

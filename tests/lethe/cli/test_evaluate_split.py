@@ -8,7 +8,7 @@ import safetensors.torch
 from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
-from lethe.evaluation.inference import load_original
+from lethe.evaluation.image_evaluation import load_original
 from lethe.metrics.scoring.attacks.family import MIN_MODELS_DIVIDED
 
 

@@ -13,7 +13,7 @@ import pytest
 import typer.testing
 
 from lethe.cli.main import build_app
-from lethe.cli.scaffold import KINDS, MAX_NAME_LENGTH, files_in_checkout, files_of_package
+from lethe.cli.new_commands import KINDS, MAX_NAME_LENGTH, files_in_checkout, files_of_package
 from lethe.errors import InvalidInput
 from tests.support.checkout import ROOT, copy_checkout, run
 

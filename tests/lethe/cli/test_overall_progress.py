@@ -3,8 +3,7 @@
 import io
 import threading
 
-from lethe.cli.output import Terminal
-from lethe.cli.overall_progress import OverallProgress
+from lethe.cli.output import OverallProgress, Terminal
 
 
 def left(*shown: tuple[float, float], at: float) -> str:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from lethe.api.score_inputs import load_outputs, save_outputs
 from lethe.cli.main import build_app
 from lethe.metrics.scoring.attacks.family import AttackFamily
-from lethe.metrics.scoring.npz_files import load_outputs, save_outputs
 from lethe.metrics.scoring.score import ModelOutputs, score
 
 runner = CliRunner()

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lethe.competition.estimates import NETWORK_BYTES, estimate_disk
+from lethe.competition.estimates import MAX_PARAMETERS, MIN_PARAMETERS, NETWORK_BYTES, describe_excess, estimate_disk
 from lethe.competition.file import Network, parse_competition, read_competition_file
-from lethe.competition.network_size import MAX_PARAMETERS, MIN_PARAMETERS, describe_excess
 from lethe.competition.preparation_share import preparation_share
 from lethe.networks.builders import build
 from tests.support.instance import competition_toml

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from lethe.competition.file import Training
-from lethe.data import image_batches
-from lethe.data.image_batches import ImageBatches, attack_form, streamed
+from lethe.data import stored_sets
+from lethe.data.stored_sets import ImageBatches, attack_form, streamed
 from lethe.device.precision import one_thread
 from lethe.training.trainer import TrainingJob
 from lethe.training.trainer_selection import train_in_turn
@@ -175,10 +175,10 @@ def test_training_on_streamed_images_gives_the_same_bits(machine, monkeypatch, n
 
 def test_images_that_do_not_fit_stay_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     images, labels = pictures()
-    monkeypatch.setattr(image_batches, "RESIDENT_BYTES", 4 * images.numel())
+    monkeypatch.setattr(stored_sets, "RESIDENT_BYTES", 4 * images.numel())
     fits = TrainingJob.on_device(NETWORK, RECIPE, images, labels, device="cpu")
     assert (fits.images.form, fits.images.images.dtype) == ("inputs on the device", torch.float32)
-    monkeypatch.setattr(image_batches, "RESIDENT_BYTES", 4 * images.numel() - 1)
+    monkeypatch.setattr(stored_sets, "RESIDENT_BYTES", 4 * images.numel() - 1)
     streams = TrainingJob.on_device(NETWORK, RECIPE, images, labels, device="cpu")
     assert streams.images.form == "streamed"
     assert streams.images.images.data_ptr() == images.data_ptr()

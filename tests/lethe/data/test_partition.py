@@ -5,7 +5,7 @@ import pytest
 
 from lethe.data.datasets.image_dataset import ImageDataset
 from lethe.data.errors import InvalidSplit
-from lethe.data.partition import cut_dataset
+from lethe.data.forget_sets import cut_dataset
 from tests.lethe.conftest import MakeCompetition
 from tests.support.toy_images import toy
 

@@ -7,12 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lethe.data.answer_batches import tokenize_answer
-from lethe.data.question_answers import read_question_answers, read_refusals
+from lethe.data.answer_batches import read_question_answers, read_refusals, tokenize_answer
+from lethe.data.split_questions import CutTokenizer, used_ids
 from lethe.data.tokenizers import QUESTION, load_tokenizer, require_tokenizer_fits
-from lethe.data.vocabulary_cut import CutTokenizer, used_ids
-from lethe.evaluation.answer_losses import answer_losses
-from lethe.evaluation.generation import generate_greedily
+from lethe.evaluation.text import answer_losses, generate_greedily
 from lethe.training.pretrained import load_llama, with_vocabulary
 
 STORY = "Once upon a time, there was a little girl named Lily."

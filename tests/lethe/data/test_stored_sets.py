@@ -14,7 +14,7 @@ from lethe.data.datasets.faces import open_faces
 from lethe.data.datasets.image_dataset import ImageDataset
 from lethe.data.errors import DamagedSplit, SplitNotPrepared
 from lethe.data.files import read_json, read_tensors, write_tensors, write_text
-from lethe.data.partition import cut_dataset
+from lethe.data.forget_sets import cut_dataset
 from lethe.data.seeds import derive_seed, derive_seeds
 from lethe.data.stored_sets import SET_PATHS, StoredSet, read_true_labels, write_sets, write_true_labels
 

@@ -8,8 +8,8 @@ import pytest
 
 from lethe.data import tokenizers
 from lethe.data.errors import InvalidTokenizer
+from lethe.data.split_questions import CutTokenizer, used_ids
 from lethe.data.tokenizers import load_tokenizer, require_tokenizer_fits
-from lethe.data.vocabulary_cut import CutTokenizer, used_ids
 from tests.support.tiny_language import WordTokenizer
 
 

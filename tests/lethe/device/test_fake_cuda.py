@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from lethe.competition.file import Training
-from lethe.data.image_batches import ImageBatches
+from lethe.data.stored_sets import ImageBatches
 from lethe.networks.builders import build, to_inputs
 from lethe.training import stacked_training
 from tests.lethe.methods.tiny_data import N_CLASSES, NETWORKS, network_description

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from lethe.competition.file import Training
 from lethe.data.stored_sets import StoredSet
-from lethe.evaluation.inference import SplitEvaluator
-from lethe.evaluation.probes.relearn import mean_loss, relearn_epochs
+from lethe.evaluation.image_evaluation import SplitEvaluator
+from lethe.evaluation.probes.model_probes import mean_loss, relearn_epochs
 from lethe.evaluation.probes.split_probes import perturbed_accuracy
 from lethe.methods.catalogue import method_ids
 from lethe.training.trainer import TrainingJob

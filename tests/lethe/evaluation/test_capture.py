@@ -6,7 +6,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.evaluation.capture import CapturedSets, capture, confusion, cross_entropy, half_precision, retain_subset
+from lethe.evaluation.shard_outputs import (
+    CapturedSets,
+    capture,
+    confusion,
+    cross_entropy,
+    half_precision,
+    retain_subset,
+)
 
 
 def sets(seed: int = 0, *, swapped: bool = False) -> CapturedSets:

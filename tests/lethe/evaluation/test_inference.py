@@ -7,16 +7,15 @@ import pytest
 import safetensors.torch
 import torch
 
-from lethe.data import image_batches
+from lethe.data import stored_sets
 from lethe.data.errors import DamagedSplit, SplitNotPrepared
 from lethe.data.files import read_json, read_tensors
 from lethe.data.stored_sets import StoredSet
-from lethe.evaluation import inference
-from lethe.evaluation.background_evaluator import BackgroundEvaluator
-from lethe.evaluation.evaluators import sample_evaluator
-from lethe.evaluation.inference import NonFiniteOutputs, SplitEvaluator, load_original
+from lethe.evaluation import image_evaluation
+from lethe.evaluation.evaluators import BackgroundEvaluator, sample_evaluator
+from lethe.evaluation.image_evaluation import NonFiniteOutputs, SplitEvaluator, load_original
 from lethe.evaluation.model_outputs import read_outputs
-from lethe.metrics.scoring.confidences import logit_scaled_confidences
+from lethe.metrics.scoring.arrays import logit_scaled_confidences
 from lethe.networks.builders import build, to_inputs
 from lethe.preparation.prepare import prepare_split
 from tests.lethe.conftest import competition
@@ -99,7 +98,7 @@ def test_bits_do_not_depend_on_threads_order_or_the_models_before(split: Path) -
 
 def test_sets_too_large_to_keep_are_streamed_to_the_same_bits(split: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = SplitEvaluator.load(split).evaluate(read_weights(split))
-    monkeypatch.setattr(image_batches, "RESIDENT_BYTES", 0)
+    monkeypatch.setattr(stored_sets, "RESIDENT_BYTES", 0)
     streamed = SplitEvaluator.load(split).evaluate(read_weights(split))
     assert kept.confidences.tobytes() == streamed.confidences.tobytes()
     assert kept.retain_accuracy == streamed.retain_accuracy
@@ -126,7 +125,7 @@ def test_streamed_colour_images_give_the_same_bits(monkeypatch):
     network = network_named("small_cnn")
     state = build(network).state_dict()
     kept = SplitEvaluator(network, coloured_sets(), batch_size=16)
-    monkeypatch.setattr(image_batches, "RESIDENT_BYTES", 0)
+    monkeypatch.setattr(stored_sets, "RESIDENT_BYTES", 0)
     streamed = SplitEvaluator(network, coloured_sets(), batch_size=16)
     for evaluator in (kept, streamed):
         for batch in evaluator._sets["forget"].images.in_order(16):
@@ -277,6 +276,6 @@ class HeadFirst(torch.nn.Module):
 
 def test_exact_layer_is_the_one_with_an_output_per_class() -> None:
     net = HeadFirst()
-    inference.keep_last_layer_exact(net, 10)
+    image_evaluation.keep_last_layer_exact(net, 10)
     assert type(net.head) is not torch.nn.Linear
     assert type(net.body[0]) is torch.nn.Conv2d

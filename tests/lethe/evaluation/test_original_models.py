@@ -8,10 +8,9 @@ import pytest
 from safetensors.torch import load, load_file
 
 from lethe.data.errors import DamagedSplit, InvalidSplit, SplitNotPrepared
-from lethe.evaluation.inference import SplitEvaluator
+from lethe.evaluation.image_evaluation import SplitEvaluator
 from lethe.evaluation.manifest import Manifest, verify_split
-from lethe.evaluation.model_outputs import read_outputs
-from lethe.evaluation.original_models import ORIGINAL, find_place, read_original
+from lethe.evaluation.model_outputs import ORIGINAL, find_place, read_original, read_outputs
 from lethe.preparation import image_task, model_shards
 from lethe.preparation.prepare import begin_split, prepare_shard, prepare_split
 from lethe.preparation.step_cache import PreparationProgress

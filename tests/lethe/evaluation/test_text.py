@@ -4,13 +4,20 @@ import numpy as np
 import pytest
 import torch
 
+from lethe.data.answer_batches import QuestionAnswer
 from lethe.data.errors import InvalidText
-from lethe.data.question_answers import QuestionAnswer
-from lethe.evaluation.answer_losses import answer_losses, answer_scores, answer_statistics
-from lethe.evaluation.generation import generate_greedily
-from lethe.evaluation.text import confidences, question_arrays, token_arrays, tokenize_questions
-from lethe.networks.llama import Llama
-from lethe.training.causal_lm import FineTuning, fine_tune
+from lethe.evaluation.text import (
+    answer_losses,
+    answer_scores,
+    answer_statistics,
+    confidences,
+    generate_greedily,
+    question_arrays,
+    token_arrays,
+    tokenize_questions,
+)
+from lethe.networks.language_models import Llama
+from lethe.training.answer_training import FineTuning, fine_tune
 from tests.support.tiny_language import CONTEXT, PERSONS, WordTokenizer, get_tokens, tiny_network
 
 ANSWERS = [get_tokens(person, " ".join(["lives"] * (i % 3) + ["in", "Rome"])) for i, person in enumerate(PERSONS)]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lethe.huggingface import membership, memorization
+from lethe.huggingface import answer_scores, answer_sets
 from lethe.huggingface.answer_scores import TokenScores
 from lethe.huggingface.tofu import UTILITY_PARTS
 
@@ -32,45 +32,45 @@ def per_example() -> dict[str, np.ndarray]:
 )
 def test_truth_ratio_is_the_authors(per_example, metric, right, wrong, aggregate):
     losses = (per_example[f"{name}/avg_loss"] for name in (right, wrong))
-    ratios = memorization.truth_ratios(*losses, aggregate=aggregate)
+    ratios = answer_scores.truth_ratios(*losses, aggregate=aggregate)
     assert ratios == pytest.approx(per_example[f"{metric}/score"], rel=1e-12)
-    assert memorization.aggregate_truth_ratios(ratios, aggregate=aggregate) == pytest.approx(LLAMA[metric], rel=1e-12)
+    assert answer_scores.aggregate_truth_ratios(ratios, aggregate=aggregate) == pytest.approx(LLAMA[metric], rel=1e-12)
 
 
 def test_truth_ratio_by_probabilities_is_the_authors(per_example):
     losses = (per_example[f"forget_Q_A_{name}_Prob/avg_loss"] for name in ("PARA", "PERT"))
-    ratios = memorization.truth_ratios(*losses, aggregate="prob_mean")
+    ratios = answer_scores.truth_ratios(*losses, aggregate="prob_mean")
     wanted = VALUES["llama_full@probmean"]["forget_truth_ratio"]
-    assert memorization.aggregate_truth_ratios(ratios, aggregate="prob_mean") == pytest.approx(wanted, rel=1e-9)
+    assert answer_scores.aggregate_truth_ratios(ratios, aggregate="prob_mean") == pytest.approx(wanted, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["ra", "wf"])
 def test_normalised_probability_is_the_authors(per_example, name):
-    found = memorization.normalised_probability(
+    found = answer_scores.normalised_probability(
         per_example[f"{name}_Q_A_Prob/prob"], per_example[f"{name}_Q_A_PERT_Prob/prob"]
     )
     assert found == pytest.approx(per_example[f"{name}_Q_A_Prob_normalised/prob"], rel=1e-12)
 
 
 def test_model_utility_is_the_authors():
-    assert memorization.model_utility([LLAMA[part] for part in UTILITY_PARTS]) == pytest.approx(LLAMA["model_utility"])
+    assert answer_scores.model_utility([LLAMA[part] for part in UTILITY_PARTS]) == pytest.approx(LLAMA["model_utility"])
 
 
 @pytest.mark.parametrize("attack", ["loss", "zlib", "min_k", "min_k_plus_plus", "gradnorm", "reference"])
 def test_area_under_curve_is_the_authors(per_example, attack):
     sides = (per_example[f"mia_{attack}/{side}/score"] for side in ("forget", "holdout"))
-    assert membership.area_under_curve(*sides) == pytest.approx(LLAMA[f"mia_{attack}"], abs=1e-12)
+    assert answer_sets.area_under_curve(*sides) == pytest.approx(LLAMA[f"mia_{attack}"], abs=1e-12)
 
 
 def test_privacy_leakage_is_the_authors():
-    found = membership.privacy_leakage(LLAMA["mia_min_k"], VALUES["llama_retain"]["mia_min_k"])
+    found = answer_sets.privacy_leakage(LLAMA["mia_min_k"], VALUES["llama_retain"]["mia_min_k"])
     assert found == pytest.approx(LLAMA["privleak"], rel=1e-12)
 
 
 def test_forget_quality_of_equal_ratios_is_one(per_example):
     ratios = per_example["forget_truth_ratio/score"]
-    assert memorization.forget_quality(ratios, ratios) == 1
-    assert memorization.forget_quality(ratios, ratios + 10) < 1e-12
+    assert answer_scores.forget_quality(ratios, ratios) == 1
+    assert answer_scores.forget_quality(ratios, ratios + 10) < 1e-12
 
 
 @pytest.mark.parametrize(
@@ -85,4 +85,4 @@ def test_forget_quality_of_equal_ratios_is_one(per_example):
 )
 def test_extraction_strength_by_hand(correct, strength):
     scores = TokenScores(np.zeros(1), [], [], [], [np.array(correct, bool)])
-    assert memorization.extraction_strength(scores).tolist() == [strength]
+    assert answer_scores.extraction_strength(scores).tolist() == [strength]

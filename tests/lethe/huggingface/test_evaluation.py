@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
 from lethe.errors import InvalidInput
-from lethe.huggingface import answer_sets, attacks, tasks, tofu
+from lethe.huggingface import answer_sets, attacks, task, tofu
 from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.evaluation import evaluate_folders
 from lethe.huggingface.kept_results import ModelMetrics
@@ -18,8 +18,7 @@ from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.multiple_choice import read_multiple_choice
 from lethe.huggingface.reference import Reference, as_logs, read_logs
 from lethe.huggingface.results import MetricValue, TaskResult
-from lethe.huggingface.task import EvaluationTask, LoadSettings
-from lethe.huggingface.tasks import read_task
+from lethe.huggingface.task import EvaluationTask, LoadSettings, read_task
 from tests.support.tiny_models import write_model
 
 QUESTIONS = [
@@ -123,8 +122,8 @@ def test_command_evaluates_a_folder_beside_a_retain_model(tmp_path, data, models
 
 @pytest.mark.slow
 def test_progress_counts_every_sequence(data, models):
-    for task in DATA:
-        read = read_task(task, data(task), LoadSettings())
+    for name in DATA:
+        read = read_task(name, data(name), LoadSettings())
         seen = []
         evaluate_folders([models[0]], read, retain=models[1], on_progress=seen.append)
         assert sum(seen) == 2 * read.n_sequences
@@ -467,9 +466,9 @@ def count_rows(folder, settings):
 def test_task_of_an_installed_package_is_known_by_its_name(tmp_path, models, monkeypatch):
     (tmp_path / "rows.txt").write_text("a b c")
     named = {"rows": f"{__name__}:count_rows", "gone": "not_there:task", "wrong": f"{__name__}:evaluated"}
-    points = [EntryPoint(name, value, tasks.ENTRY_POINTS) for name, value in named.items()]
-    tasks.task_readers.cache_clear()
-    monkeypatch.setattr(tasks, "entry_points", lambda group: points)
+    points = [EntryPoint(name, value, task.ENTRY_POINTS) for name, value in named.items()]
+    task.task_readers.cache_clear()
+    monkeypatch.setattr(task, "entry_points", lambda group: points)
     found = evaluated("--hf", models[0], "--task", "rows", "--data", tmp_path, "--json")
     assert json.loads(found.output)["metrics"] == {"rows": 3.0}
     with pytest.raises(InvalidTaskData, match=r"allowed are tofu, .*, rows, gone"):
@@ -478,9 +477,9 @@ def test_task_of_an_installed_package_is_known_by_its_name(tmp_path, models, mon
         read_task("gone", tmp_path, LoadSettings())
     with pytest.raises(InvalidTaskData, match="gives Result; allowed is an EvaluationTask"):
         read_task("wrong", tmp_path, LoadSettings())
-    points.append(EntryPoint("muse", "not_there:task", tasks.ENTRY_POINTS))
-    tasks.task_readers.cache_clear()
+    points.append(EntryPoint("muse", "not_there:task", task.ENTRY_POINTS))
+    task.task_readers.cache_clear()
     with pytest.raises(InvalidInput, match="has a task 'muse', which is the name of one of Lethe's"):
-        tasks.task_readers()
+        task.task_readers()
     monkeypatch.undo()
-    tasks.task_readers.cache_clear()
+    task.task_readers.cache_clear()

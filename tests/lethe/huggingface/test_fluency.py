@@ -9,7 +9,7 @@ from transformers import DistilBertConfig, DistilBertForSequenceClassification
 
 from lethe.huggingface.answer_scores import score_answers
 from lethe.huggingface.errors import InvalidModelFolder
-from lethe.huggingface.fluency import clean_text, n_gram_entropy, perplexity
+from lethe.huggingface.generated_text import clean_text, n_gram_entropy, perplexity
 from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.prompts import PromptFormat, encode_answer
 from lethe.huggingface.reference import Reference

@@ -16,8 +16,7 @@ from lethe.huggingface.answer_scores import score_answers
 from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.prompts import Encoded
-from lethe.huggingface.task import LoadSettings
-from lethe.huggingface.tasks import read_task
+from lethe.huggingface.task import LoadSettings, read_task
 from tests.support.tiny_models import write_model
 
 TASK = """

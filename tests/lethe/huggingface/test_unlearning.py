@@ -11,10 +11,9 @@ from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
 from lethe.errors import AppError, InvalidInput
-from lethe.huggingface.checkpoint import Checkpoint
 from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.prompts import PromptFormat, encode_answer
-from lethe.huggingface.unlearning import RECORD, UnlearningSettings, unlearn
+from lethe.huggingface.unlearning import RECORD, Checkpoint, UnlearningSettings, unlearn
 from lethe.methods.catalogue import method_ids
 from tests.support.tiny_models import write_model
 

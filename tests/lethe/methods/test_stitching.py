@@ -10,7 +10,7 @@ import torch
 
 from lethe.errors import InvalidInput
 from lethe.methods.catalogue import all_methods
-from lethe.methods.stitching import stitch
+from lethe.methods.rendering import stitch
 from lethe.submission.package import load_package
 from tests.lethe.methods.tiny_data import changed, make_problem
 

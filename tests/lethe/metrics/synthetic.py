@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from lethe.metrics import Inputs
-from lethe.metrics.core.softmax import log_margin
+from lethe.metrics.core.derived_arrays import log_margin
 from lethe.metrics.weights.probes import ATTACKS
 
 N_MODELS, N_FORGET, N_TEST, N_RETAIN, N_CLASSES = 8, 30, 40, 40, 4

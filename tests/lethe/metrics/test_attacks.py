@@ -11,13 +11,18 @@ from sklearn.metrics import roc_curve as reference_curve
 from sklearn.svm import SVC
 
 from lethe.metrics import InvalidMetricInput
-from lethe.metrics.attacks.roc import roc_curve
-from lethe.metrics.attacks.scalar_attack import attack_accuracy, split_accuracies, stratified_splits
-from lethe.metrics.attacks.softmax_attack import fit_logistic, softmax_attack_percent
+from lethe.metrics.attacks.likelihood_attack import roc_curve
+from lethe.metrics.attacks.scalar_attack import (
+    attack_accuracy,
+    fit_logistic,
+    softmax_attack_percent,
+    split_accuracies,
+    stratified_splits,
+)
 from lethe.metrics.attacks.svc_efficacy import FEATURES, efficacies, shadow_part, svc_member_share
+from lethe.metrics.core.derived_arrays import softmax
 from lethe.metrics.core.inputs import Inputs
 from lethe.metrics.core.metric_evaluation import evaluate
-from lethe.metrics.core.softmax import softmax
 from lethe.metrics.membership.lira import lira, online_scores
 from lethe.metrics.membership.mia import logistic_shares, svc_shares
 from lethe.metrics.membership.umia import distance_from_certainty, indiscernibility
@@ -97,7 +102,7 @@ def test_softmax_attack_in_batches_is_the_same(monkeypatch):
     rows = np.random.default_rng(0).dirichlet(np.ones(3), (3, 40))
     others = np.random.default_rng(1).dirichlet(np.ones(3), (3, 60))
     at_once = softmax_attack(rows, others)
-    monkeypatch.setattr("lethe.metrics.attacks.softmax_attack.MAX_BATCH", 1)
+    monkeypatch.setattr("lethe.metrics.attacks.scalar_attack.MAX_BATCH", 1)
     assert softmax_attack(rows, others).tolist() == at_once.tolist()
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from lethe.metrics import InvalidMetricInput
 from lethe.metrics.attacks.classwise_attack import Scored, attack_accuracy, class_thresholds, classwise_accuracies
-from lethe.metrics.core.softmax import softmax
+from lethe.metrics.core.derived_arrays import softmax
 from tests.lethe.metrics.literal_attacks import threshold_accuracy
 
 SETTINGS = {"feature": "confidence", "repetitions": 5, "exchanged": None, "seed": 0}

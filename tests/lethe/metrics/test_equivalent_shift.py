@@ -4,9 +4,14 @@ import numpy as np
 import pytest
 
 from lethe.metrics import Inputs, evaluate
-from lethe.metrics.forgetting.equivalent_shift import SHIFTS, normal_curve, shift_of
-from lethe.metrics.scoring.attacks.family import DELTA, EPSILON_CAP, AttackFamily
-from lethe.metrics.scoring.sample_size import few_models_warnings, smallest_detectable_shift
+from lethe.metrics.forgetting.final_score import SHIFTS, normal_curve, shift_of
+from lethe.metrics.scoring.attacks.family import (
+    DELTA,
+    EPSILON_CAP,
+    AttackFamily,
+    few_models_warnings,
+    smallest_detectable_shift,
+)
 
 SETTINGS = AttackFamily.REFERENCE, DELTA, EPSILON_CAP
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lethe.metrics import InvalidMetricInput
-from lethe.metrics.benchmark.paired_t import holm, miau_gradual, paired_t, paired_t_of_methods
+from lethe.metrics.benchmark.rankings import holm, miau_gradual, paired_t, paired_t_of_methods
 from lethe.metrics.membership.miau import gap_closure, miau, miau_nan, unlearning_score
 
 ORIGINAL = np.array([[60.0, 56.0, 54.0], [61.0, 57.0, 53.0]])

@@ -8,7 +8,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from lethe.metrics.attacks import scalar_attack
-from lethe.metrics.core.processors import in_threads, slices
+from lethe.metrics.core.compiled import in_threads, slices
 from lethe.metrics.membership import umia
 
 

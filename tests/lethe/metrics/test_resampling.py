@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lethe.metrics.core.resampling import (
+from lethe.metrics.core.metric_evaluation import (
     NORMAL_QUANTILE_95,
     interval_of_models,
     interval_of_runs,

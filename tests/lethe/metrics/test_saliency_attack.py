@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import hypergeom
 
 from lethe.metrics import Inputs, evaluate
-from lethe.metrics.attacks.saliency_attack import saliency_attack_percent
+from lethe.metrics.attacks.membership_features import saliency_attack_percent
 
 SIZE = 50  # 40 train, 10 are held out of each set
 

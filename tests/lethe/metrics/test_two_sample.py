@@ -3,9 +3,15 @@
 import numpy as np
 import pytest
 
-from lethe.metrics.distribution.hockey_stick import Ratio, hockey_stick
-from lethe.metrics.distribution.kernels import permuted_labels, permuted_mmd2
-from lethe.metrics.distribution.two_sample_test import minimum_p, mmd_aggregated, mmd_fuse, p_values
+from lethe.metrics.distribution.joint_audit import Ratio, hockey_stick
+from lethe.metrics.distribution.two_sample_test import (
+    minimum_p,
+    mmd_aggregated,
+    mmd_fuse,
+    p_values,
+    permuted_labels,
+    permuted_mmd2,
+)
 
 TESTS = [mmd_aggregated, mmd_fuse]
 

@@ -21,13 +21,12 @@ from lethe.metrics.accuracy.gaps import (
     symmetric_percentage_error,
 )
 from lethe.metrics.accuracy.trade_offs import aus, mubench_harmonic_mean, tow
-from lethe.metrics.benchmark.hard_examples import epsilon_correlation, hardness
-from lethe.metrics.benchmark.training_choices import deepunlearn_objective
-from lethe.metrics.core.run_means import gap_of_runs
+from lethe.metrics.benchmark.training_choices import deepunlearn_objective, epsilon_correlation, hardness
+from lethe.metrics.core.result import gap_of_runs
 from lethe.metrics.cost.cost import isolation_cost, occupied_shards, rte
-from lethe.metrics.forgetting.epsilon_histogram import epsilon_histogram
+from lethe.metrics.forgetting.final_score import epsilon_histogram
 from lethe.metrics.membership.umia import consistent_unforgettability, hits, nomus
-from lethe.metrics.outputs.histograms import entropy_counts, entropy_histogram, output_histograms
+from lethe.metrics.outputs.klom import entropy_counts, entropy_histogram, output_histograms
 from lethe.metrics.outputs.predictions import (
     activation_l1,
     activation_l2,

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.metrics import InvalidMetricInput
-from lethe.metrics.weights.weight_distance import mean_weight_distance, weight_distance
+from lethe.metrics.weights.probes import mean_weight_distance, weight_distance
 
 
 def network(seed: int) -> dict[str, np.ndarray]:

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from lethe.evaluation.generation import generate_greedily
-from lethe.networks.gpt2 import Gpt2, Gpt2Shape
-from lethe.networks.key_value_cache import KeyValueCache
+from lethe.evaluation.text import generate_greedily
+from lethe.networks.decoder import KeyValueCache
+from lethe.networks.language_models import Gpt2, Gpt2Shape
 from lethe.training.answer_training import LoraLinear, add_lora, merge_lora
 
 SHAPE = Gpt2Shape(vocabulary_size=40, width=24, layers=2, heads=3, hidden_width=96, context=16)

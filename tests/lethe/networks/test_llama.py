@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import save_file
 
 from lethe.data.errors import InvalidLanguageModel, InvalidTokenizer
-from lethe.networks.key_value_cache import KeyValueCache
-from lethe.networks.llama import Llama, LlamaShape
+from lethe.networks.decoder import KeyValueCache
+from lethe.networks.language_models import Llama, LlamaShape
 from lethe.training.answer_training import LoraLinear, add_lora, merge_lora
 from lethe.training.pretrained import load_llama, load_pretrained, with_vocabulary
 from tests.support.tiny_language import tiny_network

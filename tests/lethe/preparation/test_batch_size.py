@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from lethe.data.stored_sets import StoredSet
-from lethe.preparation import batch_size
-from lethe.preparation.batch_size import choose_batch_size
+from lethe.preparation import image_task
+from lethe.preparation.image_task import choose_batch_size
 
 NETWORK = {"name": "mlp", "options": {}, "input_shape": [1, 4, 4], "n_classes": 2}
 
@@ -25,7 +25,7 @@ def choose(monkeypatch: pytest.MonkeyPatch, rates: dict[int, float | None], n_im
             raise torch.OutOfMemoryError("CUDA out of memory")
         return value
 
-    monkeypatch.setattr(batch_size, "_images_per_second", rate)
+    monkeypatch.setattr(image_task, "_images_per_second", rate)
     return choose_batch_size(NETWORK, sets(n_images), device="cuda", precision="float32")
 
 
@@ -50,7 +50,7 @@ def test_a_library_that_finds_no_memory_ends_it_too(monkeypatch, message, is_lac
             raise RuntimeError(message)
         return 1.0
 
-    monkeypatch.setattr(batch_size, "_images_per_second", rate)
+    monkeypatch.setattr(image_task, "_images_per_second", rate)
     with nullcontext() if is_lack else pytest.raises(RuntimeError, match=message):
         assert choose_batch_size(NETWORK, sets(1000), device="cuda", precision="float32") == 64
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lethe.competition.metric_requests import lacking_for_metric
+from lethe.competition.report_section import lacking_for_metric
 from lethe.data.errors import InvalidSplit
 from lethe.data.files import read_tensors
-from lethe.evaluation.inference import SplitEvaluator, load_original
+from lethe.evaluation.image_evaluation import SplitEvaluator, load_original
 from lethe.evaluation.manifest import Manifest
 from lethe.evaluation.model_outputs import (
     ORIGINAL_OUTPUTS,

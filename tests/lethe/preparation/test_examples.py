@@ -7,7 +7,7 @@ import pytest
 from lethe.competition.file import read_competition_file
 from lethe.data.datasets.registry import adapters, open_dataset
 from lethe.data.errors import InvalidDataset
-from lethe.data.partition import cut_dataset
+from lethe.data.forget_sets import cut_dataset
 from lethe.evaluation.manifest import verify_split
 from lethe.evaluation.model_outputs import read_outputs
 from lethe.networks.builders import build

@@ -10,14 +10,13 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from lethe.competition.file import parse_competition
-from lethe.data.answer_sets import StoredAnswers
+from lethe.data.answer_batches import StoredAnswers
 from lethe.data.errors import InvalidLanguageModel, InvalidSplit
 from lethe.data.files import read_json
 from lethe.data.split_questions import SplitQuestions
 from lethe.data.stored_sets import SET_PATHS
-from lethe.evaluation.answer_losses import answer_losses
 from lethe.evaluation.evaluators import load_evaluator
-from lethe.evaluation.generation import generate_greedily
+from lethe.evaluation.text import answer_losses, generate_greedily
 from lethe.networks.builders import build, limit_parameters
 from lethe.preparation.prepare import prepare_split
 from lethe.runtime.weights_layout import ORIGINAL_MODEL

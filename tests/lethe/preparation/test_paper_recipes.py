@@ -8,9 +8,9 @@ import torch
 
 from lethe.competition.file import read_competition_file
 from lethe.data.datasets.registry import open_dataset
-from lethe.data.partition import cut_dataset
+from lethe.data.forget_sets import cut_dataset
 from lethe.data.stored_sets import StoredSet
-from lethe.evaluation.inference import SplitEvaluator
+from lethe.evaluation.image_evaluation import SplitEvaluator
 from lethe.preparation.fingerprint import network_description
 from lethe.training.trainer import ModelTraining, TrainingJob
 from tests.lethe.data.datasets.writers import WRITERS

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from lethe.competition.file import Network
 from lethe.data.errors import InvalidDataset, InvalidSplit, UntrainedModel
 from lethe.data.stored_sets import StoredSet
-from lethe.evaluation.inference import SplitEvaluator
+from lethe.evaluation.image_evaluation import SplitEvaluator
 from lethe.evaluation.manifest import Manifest, verify_split
 from lethe.evaluation.model_outputs import read_outputs
 from lethe.networks.builders import build

@@ -7,7 +7,7 @@ import pytest
 
 from lethe.competition.file import Scoring, parse_competition
 from lethe.errors import InvalidCompetitionFile
-from lethe.evaluation.inference import SplitEvaluator, load_original
+from lethe.evaluation.image_evaluation import SplitEvaluator, load_original
 from lethe.evaluation.manifest import Manifest
 from lethe.evaluation.model_outputs import (
     ORIGINAL_OUTPUTS,

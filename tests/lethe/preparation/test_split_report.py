@@ -3,11 +3,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lethe.competition.split_report import SplitReport
+from lethe.competition.preparation_share import SplitReport
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets.image_dataset import ImageDataset
 from lethe.data.files import write_json
-from lethe.data.partition import Cut
+from lethe.data.forget_sets import Cut
 from lethe.preparation.split_report import duplicates_between, make_split_report, report_page
 
 

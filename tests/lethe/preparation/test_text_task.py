@@ -8,24 +8,22 @@ import pytest
 import torch
 
 from lethe.competition.file import CompetitionFile, parse_competition
-from lethe.data.answer_sets import StoredAnswers
+from lethe.data.answer_batches import StoredAnswers
 from lethe.data.datasets.questions import open_questions
 from lethe.data.files import read_json, read_tensors, write_json
-from lethe.data.question_cut import cut_questions
-from lethe.data.split_questions import SplitQuestions
-from lethe.evaluation.answer_losses import answer_scores
+from lethe.data.split_questions import SplitQuestions, cut_questions
+from lethe.evaluation.answer_evaluation import UNKNOWN, SampleAnswers
 from lethe.evaluation.evaluators import load_evaluator, sample_evaluator
-from lethe.evaluation.inference import NonFiniteOutputs
+from lethe.evaluation.image_evaluation import NonFiniteOutputs
 from lethe.evaluation.model_outputs import read_outputs, read_stored_outputs
 from lethe.evaluation.sample_answer_files import SAMPLE_ANSWERS, SampleQuestions, texts_from_array
-from lethe.evaluation.sample_answers import UNKNOWN, SampleAnswers
 from lethe.evaluation.split_inputs import split_inputs
+from lethe.evaluation.text import answer_scores
 from lethe.metrics import CaptureLevel, evaluate, metrics
 from lethe.metrics.text.answers import logit_scaled
 from lethe.networks.builders import build
 from lethe.preparation.prepare import begin_split, prepare_shard, prepare_split
-from lethe.preparation.public_sample import SAMPLE_FILES, SAMPLE_SETS, sample_parts
-from lethe.preparation.sample_models import retrain_on_sample
+from lethe.preparation.public_sample import SAMPLE_FILES, SAMPLE_SETS, retrain_on_sample, sample_parts
 from lethe.runtime.data_loaders import load_data, make_loaders
 from tests.support.towns import towns_toml, write_towns
 

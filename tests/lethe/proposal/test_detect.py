@@ -7,8 +7,7 @@ import pytest
 
 from lethe.data.errors import InvalidDataset
 from lethe.proposal.detect import detect
-from lethe.proposal.image_header import ImageHeader, read_header
-from lethe.proposal.source import open_archive
+from lethe.proposal.source import ImageHeader, open_archive, read_header
 from tests.support.instance import make_zip
 from tests.support.pictures import png
 

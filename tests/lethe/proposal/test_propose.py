@@ -12,10 +12,10 @@ from lethe.cli.main import build_app
 from lethe.competition.estimates import mlp_operations, small_cnn_operations
 from lethe.competition.file import read_competition_file
 from lethe.competition.visibility import Visibility
-from lethe.data.datasets.roots import datasets_beside
+from lethe.data.datasets.registry import datasets_beside
 from lethe.errors import InvalidCompetitionFile
-from lethe.preparation.cost_estimate import forward_operations
 from lethe.preparation.file_check import check_preparation
+from lethe.preparation.task_kinds import forward_operations
 from lethe.proposal.detect import Detected
 from lethe.proposal.propose import propose, slug_of
 

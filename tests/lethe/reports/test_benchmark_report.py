@@ -12,8 +12,8 @@ from lethe.benchmark.results import benchmark_results, collect, read_results
 from lethe.benchmark.store import BenchmarkFolder
 from lethe.errors import InvalidInput
 from lethe.reports.benchmark_figures import KINDS, as_svg, draw, fitting_kinds
-from lethe.reports.benchmark_page import report_page
 from lethe.reports.benchmark_tables import benchmark_tables
+from lethe.reports.published_page import report_page
 from tests.lethe.benchmark.conftest import finished  # noqa: F401  a fixture of another folder
 
 FINETUNE = "finetune LR=0.05"

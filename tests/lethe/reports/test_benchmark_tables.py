@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lethe.benchmark.benchmark_results import BenchmarkResults
+from lethe.benchmark.results import BenchmarkResults
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.reports.benchmark_tables import COLUMNS, group_mean_table, pareto_table, performance_table, ranking_table
 from lethe.reports.table import FAILED

@@ -10,8 +10,7 @@ import yaml
 
 import lethe
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.reports.csv_lines import csv_lines
-from lethe.reports.table import FAILED, Column, Table
+from lethe.reports.table import FAILED, Column, Table, csv_lines
 from server.admin.exports import as_csv
 
 FORMULAS = (

@@ -5,11 +5,9 @@ import copy
 import pytest
 import torch
 
-from lethe.evaluation.answer_losses import answer_losses
-from lethe.networks.gpt2 import Gpt2, Gpt2Shape
-from lethe.networks.llama import Llama, LlamaShape
-from lethe.training.answer_training import add_lora, merge_lora
-from lethe.training.causal_lm import FineTuning, epoch_batches, fine_tune
+from lethe.evaluation.text import answer_losses
+from lethe.networks.language_models import Gpt2, Gpt2Shape, Llama, LlamaShape
+from lethe.training.answer_training import FineTuning, add_lora, epoch_batches, fine_tune, merge_lora
 from tests.support.tiny_language import CONTEXT, PERSONS, WordTokenizer, get_tokens, tiny_network
 
 ANSWERS = [get_tokens(person) for person in PERSONS]

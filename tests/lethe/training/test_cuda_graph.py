@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from lethe.networks.builders import build
-from lethe.training.cuda_graph import StepRefused, captured, rehearse
+from lethe.training.cuda_graph_training import StepRefused, captured, rehearse
 
 pytestmark = pytest.mark.usefixtures("trusted_network_source")
 

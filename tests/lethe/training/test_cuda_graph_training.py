@@ -9,14 +9,13 @@ import torch
 
 from lethe.competition.file import Training
 from lethe.device.precision import one_thread
-from lethe.evaluation.inference import SplitEvaluator, load_original
+from lethe.evaluation.image_evaluation import SplitEvaluator, load_original
 from lethe.evaluation.manifest import verify_split
 from lethe.preparation.prepare import prepare_split
 from lethe.training import cuda_graph_training
 from lethe.training import trainer as training
 from lethe.training.checkpoints import TrainingCheckpoints
-from lethe.training.cuda_graph import StepRefused
-from lethe.training.cuda_graph_training import can_graph, draws_random_numbers, train_graphed
+from lethe.training.cuda_graph_training import StepRefused, can_graph, draws_random_numbers, train_graphed
 from lethe.training.trainer import ModelTraining, TrainingJob
 from lethe.training.trainer_selection import train_in_turn
 

@@ -9,8 +9,8 @@ import torch
 from lethe.competition.file import Training
 from lethe.data.files import write_json, write_tensors
 from lethe.data.stored_sets import SET_PATHS, StoredSet
-from lethe.evaluation.inference import SplitEvaluator
-from lethe.metrics.scoring.confidences import logit_scaled_confidences
+from lethe.evaluation.image_evaluation import SplitEvaluator
+from lethe.metrics.scoring.arrays import logit_scaled_confidences
 from lethe.networks.builders import build, to_inputs
 from lethe.runtime.data_loaders import load_data
 from lethe.training.trainer import ModelTraining, TrainingJob

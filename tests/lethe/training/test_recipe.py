@@ -5,7 +5,7 @@ import torch
 from pydantic import ValidationError
 
 from lethe.competition.file import Training
-from lethe.training.recipe import augment, class_weights, learning_rate, make_optimizer, mix
+from lethe.training.trainer import augment, class_weights, learning_rate, make_optimizer, mix
 
 
 def recipe(**changes: Any) -> Training:

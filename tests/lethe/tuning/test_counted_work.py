@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from lethe.tuning.counted_work import counted_work
+from lethe.tuning.split_run import counted_work
 
 
 def network():

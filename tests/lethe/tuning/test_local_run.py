@@ -4,8 +4,7 @@ import pytest
 from safetensors.torch import load_file
 
 from lethe.errors import InvalidInput
-from lethe.methods.rendering import render
-from lethe.methods.stitching import stitch
+from lethe.methods.rendering import render, stitch
 from lethe.tuning.local_run import SplitRuns, run_on_split
 
 

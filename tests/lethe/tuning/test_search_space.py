@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from lethe.errors import InvalidInput
-from lethe.evaluation.inference import SplitEvaluator
+from lethe.evaluation.image_evaluation import SplitEvaluator
 from lethe.methods import finetune, original
 from lethe.methods.catalogue import Range, method_source
 from lethe.methods.rendering import set_constants
 from lethe.runtime.data_loaders import load_data
-from lethe.tuning.search_space import grid_settings, own_settings, random_settings, search_ranges
 from lethe.tuning.split_run import load_method, one_run
+from lethe.tuning.study import grid_settings, own_settings, random_settings, search_ranges
 
 RANGES = {
     "LR": Range("log", (1e-4, 1.0)),

@@ -13,12 +13,18 @@ from lethe.evaluation.shard_outputs import StoredOutputs
 from lethe.methods.catalogue import method_source
 from lethe.tuning import trial_runs
 from lethe.tuning.local_run import LocalRuns
-from lethe.tuning.objective import SEVERAL_LOSSES
-from lethe.tuning.optuna_search import optuna_sampler
-from lethe.tuning.search_space import own_settings, random_settings, search_ranges
-from lethe.tuning.study import Question, SearchPlan, Study, Trial, TrialScore
-from lethe.tuning.trial_runs import FRESH_SEEDS
-from lethe.tuning.tuning import make_question, tune
+from lethe.tuning.study import (
+    Question,
+    SearchPlan,
+    Study,
+    Trial,
+    TrialScore,
+    own_settings,
+    random_settings,
+    search_ranges,
+)
+from lethe.tuning.trial_runs import FRESH_SEEDS, SEVERAL_LOSSES
+from lethe.tuning.tuning import make_question, optuna_sampler, tune
 
 SOURCE = method_source("finetune")
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lethe.cli.overall_progress import OverallProgress
+from lethe.cli.output import OverallProgress
 from lethe.client import api
 from lethe.client.api import LetheClient
 from lethe.competition.file import parse_competition

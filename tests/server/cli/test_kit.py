@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lethe.cli.kit_commands import unpack_kit
+from lethe.cli.participation_commands import unpack_kit
 from lethe.errors import HostFault
 from lethe.methods.catalogue import method_source
 from lethe.methods.rendering import render

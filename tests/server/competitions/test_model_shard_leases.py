@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select, update
 
-from lethe.competition.model_shards import ShardToMake
+from lethe.competition.preparation_share import ShardToMake
 from server import queue
 from server.competitions import model_shard_leases, split_leases
 from server.competitions import stalled_preparations as waiting

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from lethe.metrics.scoring.paired_test import SIGNIFICANCE, ScoredEntry
-from lethe.metrics.scoring.paired_test import compare as scorers
-from lethe.metrics.scoring.resampling import Replicates
+from lethe.metrics.scoring.resampling import SIGNIFICANCE, Replicates, ScoredEntry
+from lethe.metrics.scoring.resampling import compare as scorers
 from server.errors import Conflict
 from server.evaluations import paired_test
 from worker.evaluation.scoring_job import replicates_as_data

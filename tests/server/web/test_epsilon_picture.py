@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from lethe.metrics.scoring.attacks import crossfit
-from lethe.metrics.scoring.epsilon import per_example_epsilon
-from lethe.metrics.scoring.forgetting_quality import bucket_points
+from lethe.metrics.scoring.epsilon import bucket_points, per_example_epsilon
 from server.web.charts import epsilon_charts
 from server.web.charts.epsilon_charts import MAX_DRAWN, as_json, epsilons, points, separation, separations
 

@@ -11,7 +11,7 @@ from safetensors.numpy import save
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from lethe.competition.split_report import SplitReport
+from lethe.competition.preparation_share import SplitReport
 from lethe.competition.visibility import Visibility
 from server.competitions import competitions
 from server.leaderboard import boards

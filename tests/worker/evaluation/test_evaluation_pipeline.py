@@ -9,10 +9,9 @@ import pytest
 import safetensors.torch
 import torch
 
-from lethe.evaluation.inference import SplitEvaluator, load_original
+from lethe.evaluation.image_evaluation import SplitEvaluator, load_original
 from lethe.evaluation.manifest import Manifest
-from lethe.evaluation.model_outputs import read_outputs
-from lethe.evaluation.original_models import find_place, read_integer_buffers, read_original
+from lethe.evaluation.model_outputs import find_place, read_integer_buffers, read_original, read_outputs
 from lethe.evaluation.shard_outputs import RunOutputs
 from lethe.preparation.prepare import prepare_split
 from tests.lethe.conftest import competition

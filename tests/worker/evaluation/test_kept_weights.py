@@ -10,7 +10,7 @@ import safetensors.torch
 import torch
 
 from lethe.errors import HostFault
-from lethe.evaluation.original_models import ORIGINAL
+from lethe.evaluation.model_outputs import ORIGINAL
 from lethe.evaluation.shard_outputs import ShardOutputs
 from server.evaluations.results import weights_key
 from server.models.evaluation import Shard

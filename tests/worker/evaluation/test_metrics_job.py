@@ -18,9 +18,8 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
 from lethe.data.errors import DamagedSplit
 from lethe.errors import HostFault
-from lethe.evaluation.capture import stacked
-from lethe.evaluation.inference import SplitEvaluator, load_original
-from lethe.evaluation.shard_outputs import ShardOutputs
+from lethe.evaluation.image_evaluation import SplitEvaluator, load_original
+from lethe.evaluation.shard_outputs import ShardOutputs, stacked
 from lethe.evaluation.split_inputs import FILES_READ
 from lethe.preparation.prepare import prepare_split
 from server.config import Settings

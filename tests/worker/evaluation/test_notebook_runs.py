@@ -10,7 +10,7 @@ import torch
 from lethe.competition.file import RunRules
 from lethe.competition.run_limits import RetrainingCost
 from lethe.errors import InvalidSubmission
-from lethe.evaluation.inference import SplitEvaluator, load_original
+from lethe.evaluation.image_evaluation import SplitEvaluator, load_original
 from lethe.evaluation.shard_outputs import RunOutputs
 from lethe.preparation.prepare import prepare_split
 from tests.lethe.conftest import competition

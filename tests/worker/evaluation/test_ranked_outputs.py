@@ -7,10 +7,9 @@ import pytest
 
 from lethe.competition.file import CompetitionFile
 from lethe.data.errors import InvalidSplit
-from lethe.evaluation.competition_score import score_outputs
 from lethe.evaluation.manifest import Manifest
 from lethe.evaluation.model_outputs import ORIGINAL_OUTPUTS, read_outputs, read_stored_outputs
-from lethe.evaluation.ranking import RankingValue
+from lethe.evaluation.ranking import RankingValue, score_outputs
 from lethe.evaluation.shard_outputs import ShardOutputs
 from lethe.preparation.prepare import prepare_split
 from tests.lethe.conftest import competition

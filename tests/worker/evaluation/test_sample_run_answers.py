@@ -12,8 +12,8 @@ import safetensors.torch
 
 from lethe.competition.file import RunRules, parse_competition
 from lethe.data.files import read_json, read_tensors, sha256_of
+from lethe.evaluation.answer_evaluation import SampleAnswers
 from lethe.evaluation.sample_answer_files import SAMPLE_ANSWERS
-from lethe.evaluation.sample_answers import SampleAnswers
 from lethe.preparation.prepare import begin_split
 from lethe.runtime.error_classes import Blame
 from lethe.submission.package import load_package

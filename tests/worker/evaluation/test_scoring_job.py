@@ -15,8 +15,8 @@ from structlog.contextvars import get_contextvars
 
 from lethe.competition.visibility import Visibility
 from lethe.data.errors import DamagedSplit
-from lethe.evaluation.competition_score import secret_attack_seed
 from lethe.evaluation.model_outputs import OUTPUT_PATHS
+from lethe.evaluation.ranking import secret_attack_seed
 from lethe.evaluation.shard_outputs import ShardOutputs
 from lethe.metrics.scoring.calibration import Doubt, doubt_about
 from lethe.metrics.scoring.epsilon import per_example_epsilon

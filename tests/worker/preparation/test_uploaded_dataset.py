@@ -12,8 +12,7 @@ import pytest
 from PIL import Image
 
 from lethe.competition.file import CompetitionFile
-from lethe.data.datasets.registry import open_dataset
-from lethe.data.datasets.roots import datasets_below
+from lethe.data.datasets.registry import datasets_below, open_dataset
 from lethe.data.errors import InvalidDataset
 from lethe.errors import HostFault, InvalidCompetitionFile
 from server.competitions import competitions

@@ -23,8 +23,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.run_limits import RetrainingCost, run_limit
 from lethe.competition.task import Kind
 from lethe.data.stored_sets import StoredSet
-from lethe.preparation.public_sample import SAMPLE_FILES
-from lethe.preparation.sample_models import SampleModels
+from lethe.preparation.public_sample import SAMPLE_FILES, SampleModels
 from lethe.submission.libraries import LIBRARIES, OLDER_SETS
 from server.starter_kit import PICTURED_SETS, SOURCES, kit_key, picture_key
 from server.storage import Storage
@@ -35,9 +34,7 @@ SIDE_PX = 64  # of one picture, at least
 GAP_PX = 4
 LIBRARY = Path(next(iter(lethe.__path__)))
 SCORING = LIBRARY / "metrics" / "scoring"
-SCORING_NEEDS = tuple(
-    f"metrics/core/{name}.py" for name in ("compiled", "invalid_input", "processors", "run_order")
-)  # beside it
+SCORING_NEEDS = tuple(f"metrics/core/{name}.py" for name in ("compiled", "invalid_input", "run_order"))  # beside it
 RUNTIME_MODULES = (  # what runs use on the server; each lies in the kit's own package under the same name
     "runtime/data_loaders.py",
     "runtime/weights_layout.py",
@@ -51,9 +48,6 @@ TASK_MODULES: dict[Kind, tuple[str, ...]] = {
         "networks/language_models.py",
         "networks/transformers_network.py",
         "networks/decoder.py",
-        "networks/llama.py",
-        "networks/gpt2.py",
-        "networks/key_value_cache.py",
     ),
 }
 TASK_FILES = ("submission.py", "notebook.ipynb", "kit/outputs.py")

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from lethe.competition.file import Dataset
-from lethe.data.datasets.registry import open_dataset
-from lethe.data.datasets.roots import datasets_below
+from lethe.data.datasets.registry import datasets_below, open_dataset
 from lethe.data.errors import InvalidDataset
 
 

@@ -5,8 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from lethe.evaluation.probes.attacked import attacked_knowledge, loss_barrier
-from lethe.evaluation.probes.examples import ImageExamples
+from lethe.evaluation.probes.model_probes import ImageExamples, attacked_knowledge, loss_barrier
 from lethe.evaluation.probes.saliency import saliency_arrays, saliency_maps
 from lethe.evaluation.probes.split_probes import parameter_arrays, perturbed_accuracy, weight_distances
 from lethe.metrics.core.invalid_input import InvalidMetricInput

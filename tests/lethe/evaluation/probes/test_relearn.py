@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lethe.evaluation.probes.relearn import mean_loss, relearn_epochs
+from lethe.evaluation.probes.model_probes import mean_loss, relearn_epochs
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 
 from lethe.methods.catalogue import method_ids
 from lethe.methods.text import common
-from lethe.networks.llama import Llama
+from lethe.networks.language_models import Llama
 from tests.support.tiny_language import PERSONS, REFUSAL, answer_loader, get_tokens, tiny_network
 
 Batch = dict[str, Tensor]

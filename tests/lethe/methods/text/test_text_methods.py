@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from lethe.evaluation.answer_losses import answer_losses
+from lethe.evaluation.text import answer_losses
 from lethe.methods import text
 from lethe.methods.catalogue import method_source
 from lethe.methods.text import common
 from lethe.networks.decoder import CausalNetwork
-from lethe.networks.llama import Llama
+from lethe.networks.language_models import Llama
 from lethe.networks.transformers_network import TransformersNetwork
-from lethe.training.causal_lm import FineTuning, fine_tune
+from lethe.training.answer_training import FineTuning, fine_tune
 from tests.support.tiny_language import (
     CONTEXT,
     PERSONS,

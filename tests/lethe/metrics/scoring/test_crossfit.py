@@ -15,7 +15,7 @@ from lethe.metrics.scoring.attacks.crossfit import (
     strongest_interval,
 )
 from lethe.metrics.scoring.attacks.family import AttackFamily
-from lethe.metrics.scoring.forgetting_quality import forgetting_quality
+from lethe.metrics.scoring.epsilon import forgetting_quality
 from lethe.metrics.scoring.score import ModelOutputs, score
 
 DELTA = 1e-5

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.attacks.family import AttackFamily
-from lethe.metrics.scoring.forgetting_quality import bucket_points, forgetting_quality, n_buckets, n_judged_models
+from lethe.metrics.scoring.epsilon import bucket_points, forgetting_quality, n_buckets, n_judged_models
 from tests.lethe.metrics.scoring.literal import literal_forgetting_quality
 
 

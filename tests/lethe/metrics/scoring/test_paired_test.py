@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from lethe.metrics.core.invalid_input import InvalidScoreInput
-from lethe.metrics.scoring.paired_test import ScoredEntry, compare, tied_groups, two_sided_p_value
-from lethe.metrics.scoring.resampling import Replicates
+from lethe.metrics.scoring.resampling import Replicates, ScoredEntry, compare, tied_groups, two_sided_p_value
 from lethe.metrics.scoring.score import ModelOutputs, score
 
 

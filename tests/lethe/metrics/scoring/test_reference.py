@@ -8,8 +8,7 @@ import torch
 
 from lethe.metrics.scoring.attacks.exact import exact_epsilon_of_sorted
 from lethe.metrics.scoring.attacks.family import AttackFamily
-from lethe.metrics.scoring.epsilon import per_example_epsilon
-from lethe.metrics.scoring.forgetting_quality import forgetting_quality
+from lethe.metrics.scoring.epsilon import forgetting_quality, per_example_epsilon
 from tests.lethe.metrics.scoring.literal import AllDiscardedError, literal_epsilon
 
 GOLDEN = np.load(Path(__file__).parents[3] / "golden" / "epsilon_golden.npz")

@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lethe.api.score_inputs import load_outputs, save_outputs
 from lethe.metrics.core.input_warnings import scale_warnings
 from lethe.metrics.core.invalid_input import InvalidScoreInput
+from lethe.metrics.scoring.arrays import logit_scaled_confidences
 from lethe.metrics.scoring.attacks.family import AttackFamily
-from lethe.metrics.scoring.confidences import logit_scaled_confidences
-from lethe.metrics.scoring.epsilon import per_example_epsilon
-from lethe.metrics.scoring.forgetting_quality import forgetting_quality
-from lethe.metrics.scoring.npz_files import load_outputs, save_outputs
+from lethe.metrics.scoring.epsilon import forgetting_quality, per_example_epsilon
 from lethe.metrics.scoring.score import SCORER_VERSION, ModelOutputs, score, utility_ratio
 
 

@@ -11,13 +11,14 @@ from lethe.metrics import InvalidMetricInput
 from lethe.metrics.text.answers import (
     answer_probabilities,
     closer_to_one,
+    exact_memorization_shares,
+    extraction_strengths,
     logit_scaled,
     option_probabilities,
     right_share,
     truth_preferred,
     truth_ratios,
 )
-from lethe.metrics.text.memorization import exact_memorization_shares, extraction_strengths
 from lethe.metrics.text.mia_text import (
     attack_auc,
     compressed_sizes,
