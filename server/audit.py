@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from server.models.account import Account
 from server.models.audit import AuditEvent
 from server.models.competition import Competition, Team
-from server.models.rejudging import Rejudging
+from server.models.evaluation import Rejudging
 from server.models.submission import Submission
 from server.models.worker import WorkerToken
 

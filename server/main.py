@@ -40,7 +40,7 @@ from server.problem_details import Problem, add_handlers, problems
 from server.prometheus.exposition import LastFigures
 from server.prometheus.router import Measured
 from server.prometheus.router import router as metrics_router
-from server.web.api_reference import first_sentence
+from server.web.help_pages import first_sentence
 from server.web.last_answers import LastAnswers
 from server.web.page_router import error_page
 from server.web.router import router as pages_router

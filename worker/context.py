@@ -15,8 +15,8 @@ from sandbox.policy import RunPolicy
 from server.config import Settings, get_settings
 from server.db import Database
 from server.deps import get_database
+from server.models.worker import WorkerFacts
 from server.storage import Storage, get_storage
-from server.worker_facts import WorkerFacts
 from worker.host import prometheus
 from worker.host.backoff import Cooling
 from worker.host.device_pace import DevicePace

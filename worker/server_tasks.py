@@ -9,7 +9,7 @@ import structlog
 from celery.signals import worker_process_init
 
 from server import last_times
-from server.benchmarks import submitting as benchmarks
+from server.benchmarks import benchmarks
 from server.competitions import model_shard_leases, preparation_turns, split_leases
 from server.competitions.model_shard_leases import MODEL_SHARDS
 from server.competitions.split_leases import SPLITS

@@ -18,9 +18,8 @@ from server.evaluations import leases
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.evaluations.results import weights_key
 from server.models.evaluation import ShardKind
-from server.models.worker import WorkerState
+from server.models.worker import WorkerFacts, WorkerState
 from server.storage import Storage
-from server.worker_facts import WorkerFacts
 from server.workers import registration, shard_steps, verification
 from server.workers.registration import Fitting, fitting
 from server.workers.verification import StoredCheck

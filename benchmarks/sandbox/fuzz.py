@@ -30,7 +30,7 @@ from lethe.runtime.weights_layout import BadLayout, read_layout
 from lethe.submission.package import PackageLimits, load_package, read_zip
 from sandbox.frame_reader import CheckpointReader, FrameReader, FrameState, NotebookRun, find_problem
 from sandbox.guest.frame_format import CHECKPOINT_TAG, CHOICE_TAG, NUMBER, WEIGHTS_TAG, encode_fault
-from sandbox.run_log import readable_log
+from sandbox.run_request import readable_log
 from sandbox.verdict import Context, ExitFacts, judge
 from server.api.accounts import Registration
 from server.parsing.client import run, run_on_file

@@ -1,15 +1,156 @@
-"""Queries for organisers: announcements, and what a change would affect."""
+"""Queries for organisers: announcements, what a change would affect, exports."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import ColumnElement, Executable, Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from server.models.account import Account
-from server.models.competition import Competition, Membership, Team
-from server.models.rejudging import Announcement
+from server.models.audit import AuditEvent
+from server.models.competition import Competition, Membership, Split, Team
+from server.models.evaluation import Announcement, Evaluation, MetricResult, PrivateScore, PublicScore
+from server.models.participation import TermsAcceptance
 from server.models.submission import ENDED, Submission
+
+CHUNK = 500
+_TASK = func.coalesce(Competition.task_name, "").label("task")
+
+
+def _of_it_or_a_task(competition_id: str) -> ColumnElement[bool]:
+    return or_(Competition.id == competition_id, Competition.parent_id == competition_id)
+
+
+def submissions(session: Session, competition_id: str) -> Iterator[dict[str, Any]]:
+    """Yield every submission, the earliest first; where there are tasks, with its part in each."""
+    statement = (
+        select(
+            Submission.id,
+            _TASK,
+            Submission.parent_id,
+            Team.name.label("team"),
+            Account.name.label("submitted_by"),
+            Submission.filename,
+            Submission.content_sha256,
+            Submission.size_bytes,
+            Submission.message,
+            Submission.received_at,
+            Submission.phase,
+            Submission.is_official,
+            Submission.stage,
+            Submission.fault,
+            Submission.error_class,
+            Submission.refunded,
+            Submission.selected,
+            Submission.disqualified_at,
+            Submission.excluded_at,
+            Submission.finished_at,
+        )
+        .join(Team, Team.id == Submission.team_id)
+        .join(Competition, Competition.id == Submission.competition_id)
+        .join(Account, Account.id == Submission.account_id)
+        .where(_of_it_or_a_task(competition_id))
+        .order_by(Submission.received_at, Submission.id)
+    )
+    return _rows(session, statement)
+
+
+def evaluations(session: Session, competition_id: str) -> Iterator[dict[str, Any]]:
+    """Yield every evaluation with its score, old ones and those of re-judgings too."""
+    public, private = PublicScore, PrivateScore
+    scored = (
+        "final_score",
+        "forgetting_quality",
+        "retain_ratio",
+        "test_ratio",
+        "interval_low",
+        "interval_high",
+        "is_unconfirmed",
+    )
+    statement = (
+        select(
+            Evaluation.id,
+            Evaluation.submission_id,
+            _TASK,
+            Team.name.label("team"),
+            Split.visibility.label("split"),
+            Evaluation.scorer_version,
+            Evaluation.rejudging_id,
+            Evaluation.is_current,
+            Evaluation.state,
+            Evaluation.fault,
+            Evaluation.error_class,
+            Evaluation.n_runs,
+            Evaluation.created_at,
+            Evaluation.finished_at,
+            *(getattr(public, name).label(f"public_{name}") for name in scored),
+            *(getattr(private, name).label(f"private_{name}") for name in scored),
+        )
+        .join(Submission, Submission.id == Evaluation.submission_id)
+        .join(Team, Team.id == Submission.team_id)
+        .join(Competition, Competition.id == Submission.competition_id)
+        .join(Split, Split.id == Evaluation.split_id)
+        .outerjoin(public, public.evaluation_id == Evaluation.id)
+        .outerjoin(private, private.evaluation_id == Evaluation.id)
+        .where(_of_it_or_a_task(competition_id))
+        .order_by(Evaluation.created_at, Evaluation.id)
+    )
+    return _rows(session, statement)
+
+
+def metrics(session: Session, competition_id: str) -> Iterator[dict[str, Any]]:
+    """Yield every metric of every evaluation, beside the same metric of exact retraining and of the original model."""
+    columns = (
+        "metric_id", "parameters", "metric_version", "value", "interval_low", "interval_high", "standard_deviation",
+        "oracle", "original", "not_computed", "notes", "requested_at", "computed_at",
+    )  # fmt: skip
+    statement = (
+        select(
+            MetricResult.evaluation_id,
+            Evaluation.submission_id,
+            _TASK,
+            Team.name.label("team"),
+            Split.visibility.label("split"),
+            Evaluation.is_current,
+            *(getattr(MetricResult, name) for name in columns),
+        )
+        .join(Evaluation, Evaluation.id == MetricResult.evaluation_id)
+        .join(Submission, Submission.id == Evaluation.submission_id)
+        .join(Team, Team.id == Submission.team_id)
+        .join(Competition, Competition.id == Submission.competition_id)
+        .join(Split, Split.id == Evaluation.split_id)
+        .where(_of_it_or_a_task(competition_id))
+        .order_by(MetricResult.id)
+    )
+    return _rows(session, statement)
+
+
+def acceptances(session: Session, competition_id: str) -> Iterator[dict[str, Any]]:
+    """Yield who accepted which version of the terms, and when, the earliest first."""
+    statement = (
+        select(Account.name.label("account"), TermsAcceptance.version, TermsAcceptance.accepted_at)
+        .join(Account, Account.id == TermsAcceptance.account_id)
+        .where(TermsAcceptance.competition_id == competition_id)
+        .order_by(TermsAcceptance.accepted_at, Account.name)
+    )
+    return _rows(session, statement)
+
+
+def audit_events(session: Session, competition_id: str) -> Iterator[dict[str, Any]]:
+    """Yield every event of the audit log in the order in which they happened."""
+    columns = "id", "at", "actor", "action", "subject", "reason", "data"
+    statement = (
+        select(*(getattr(AuditEvent, name) for name in columns))
+        .where(AuditEvent.competition_id == competition_id)
+        .order_by(AuditEvent.id)
+    )
+    return _rows(session, statement)
+
+
+def _rows(session: Session, statement: Executable) -> Iterator[dict[str, Any]]:
+    for row in session.execute(statement.execution_options(yield_per=CHUNK)).mappings():
+        yield dict(row)
 
 
 def announcements(session: Session, competition: Competition) -> Sequence[tuple[Announcement, str]]:

@@ -25,7 +25,7 @@ from server.db import now, start_of_day
 from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Split, SplitState
-from server.models.rejudging import Announcement
+from server.models.evaluation import Announcement
 from server.notifications import dispatch, outbox
 from server.notifications.dispatch import Reached
 from server.teams import team_repository

@@ -11,7 +11,7 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, Violation
 from lethe.metrics.scoring.attacks.family import smallest_detectable_shift
 from lethe.reports.table import csv_lines
-from server.admin import exports_repository
+from server.admin import admin_repository
 from server.downloads import json_line, plain, spool
 from server.leaderboard import boards
 from server.leaderboard.columns import board_row
@@ -55,11 +55,11 @@ def export_rows(session: Session, competition: Competition, table: ExportTable, 
     tables: dict[ExportTable, Callable[[], Rows]] = {
         ExportTable.PUBLIC_LEADERBOARD: lambda: _board(session, competition, Visibility.PUBLIC, phase),
         ExportTable.PRIVATE_LEADERBOARD: lambda: _board(session, competition, Visibility.PRIVATE),
-        ExportTable.SUBMISSIONS: lambda: exports_repository.submissions(session, competition.id),
-        ExportTable.EVALUATIONS: lambda: _marked(exports_repository.evaluations(session, competition.id), competition),
-        ExportTable.METRICS: lambda: _marked(exports_repository.metrics(session, competition.id), competition),
-        ExportTable.TERMS: lambda: exports_repository.acceptances(session, competition.id),
-        ExportTable.AUDIT: lambda: exports_repository.audit_events(session, competition.id),
+        ExportTable.SUBMISSIONS: lambda: admin_repository.submissions(session, competition.id),
+        ExportTable.EVALUATIONS: lambda: _marked(admin_repository.evaluations(session, competition.id), competition),
+        ExportTable.METRICS: lambda: _marked(admin_repository.metrics(session, competition.id), competition),
+        ExportTable.TERMS: lambda: admin_repository.acceptances(session, competition.id),
+        ExportTable.AUDIT: lambda: admin_repository.audit_events(session, competition.id),
     }
     return tables[table]()
 

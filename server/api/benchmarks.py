@@ -21,7 +21,7 @@ from server.benchmarks.results import BenchmarkProgress, CellProgress
 from server.db import now
 from server.deps import SessionDep, StorageDep, UnadmittedDatabase
 from server.models.account import Account
-from server.models.benchmark import Benchmark
+from server.models.competition import Benchmark
 from server.problem_details import problems
 from server.storage import Storage
 from server.submissions.upload_check import Upload, check_and_store

@@ -14,7 +14,7 @@ from server.api.auth_dependencies import CurrentAccount, organiser_routes
 from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.schema import In, Out
 from server.deps import SessionDep
-from server.models.rejudging import Rejudging
+from server.models.evaluation import Rejudging
 from server.problem_details import problems
 from server.rejudging import rejudgings
 from server.rejudging.progress import RejudgingProgress, get_progress

@@ -20,17 +20,18 @@ from server.models.account import Account
 from server.models.audit import AuditEvent
 from server.models.competition import Competition, CompetitionOrganiser, Membership, Split, Team
 from server.models.evaluation import (
+    Announcement,
     Disclosure,
     Evaluation,
     MetricResult,
     PrivateScore,
     PublicScore,
+    Rejudging,
     RunLog,
     Shard,
     ShardAttempt,
 )
 from server.models.participation import CompetitionText, Participant, Question, TermsAcceptance
-from server.models.rejudging import Announcement, Rejudging
 from server.models.submission import Submission
 
 Row = dict[str, Any]

@@ -7,8 +7,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from server.models.benchmark import Benchmark
-from server.models.competition import Competition, Split, Team
+from server.models.competition import Benchmark, Competition, Split, Team
 from server.models.evaluation import Evaluation, MetricResult, PublicScore
 from server.models.submission import Submission
 

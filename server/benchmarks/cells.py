@@ -24,8 +24,7 @@ from server.competitions.stored_file import stored_file
 from server.metric_results import metric_results
 from server.metric_results.metric_results import hash_parameters
 from server.models.account import Account
-from server.models.benchmark import Benchmark
-from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Split, SplitState
+from server.models.competition import Benchmark, Competition, CompetitionOrganiser, CompetitionState, Split, SplitState
 from server.models.evaluation import Evaluation, MetricResult
 from server.models.submission import Stage, Submission
 

@@ -19,8 +19,7 @@ from lethe.submission.traceback_text import place_beside
 from server.benchmarks.cells import BenchmarkCell, MethodUnit, benchmark_file, methods
 from server.competitions.stored_file import stored_file
 from server.metric_results.metric_results import hash_parameters
-from server.models.benchmark import Benchmark
-from server.models.competition import SplitState
+from server.models.competition import Benchmark, SplitState
 from server.models.evaluation import MetricResult, PublicScore
 
 

@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from lethe.cli.output import Terminal, preparation_so_far
 from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import HostFault, InvalidCompetitionFile
-from server.cli.seed_accounts import organiser_credentials
+from server.cli.serve import organiser_credentials
 from server.config import Settings
 from server.embedded.instance import is_running, running, url_of_running
 from server.private_files import instance_settings

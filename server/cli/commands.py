@@ -5,13 +5,7 @@ import sqlite3
 import typer
 
 from lethe.errors import AppError, HostFault
-from server.cli import (
-    account_commands,
-    install_service,
-    instance_commands,
-    maintenance,
-    worker_hosts,
-)
+from server.cli import install_service, instance_commands, maintenance
 from server.errors import Conflict
 
 OTHER_SCHEMA = ("42P01", "42703")  # no such table, no such column
@@ -19,8 +13,7 @@ OTHER_SCHEMA = ("42P01", "42703")  # no such table, no such column
 
 def register_commands(app: typer.Typer) -> None:
     """Add the operator's commands to `app`."""
-    instance_commands.register(app)
-    for module in (install_service, account_commands, maintenance, worker_hosts):
+    for module in (instance_commands, install_service, maintenance):
         module.register_commands(app)
 
 

@@ -136,7 +136,7 @@ def _url(settings: "Settings") -> str:
 
 def _install(settings: "Settings", units: dict[str, str]) -> None:
     """Write the units, make the database and the organiser's account, and start the service."""
-    from server.cli.seed_accounts import log_in_lines, organiser_credentials
+    from server.cli.serve import log_in_lines, organiser_credentials
     from server.embedded.instance import is_running
     from server.migrate import upgrade
 

@@ -1,15 +1,62 @@
-"""`lethe demo`, `lethe up`, `lethe close`: an instance on this machine."""
+"""Commands of the instance on this machine: `lethe demo`, `up`, `close`, its accounts, its own workers."""
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
+
+from lethe.cli.output import Terminal
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
+
+console = Terminal()
+HostName = Annotated[str, typer.Argument(help="The host, as `lethe workers` names it.")]
+
+
+def workers() -> None:
+    """List the instance's own workers: host, state, reason, and last report."""
+    from server.models.worker import host_of
+    from server.workers import registration, worker_repository
+
+    with instance_session() as session:
+        cordoned = {row.host: row.reason for row in registration.hosts(session)}
+        table = Table("worker", "host", "state", "why", "seen (UTC)", box=None)
+        for row in worker_repository.own_workers(session):
+            host = host_of(row.name)
+            why = f"cordoned: {cordoned[host]}" if host in cordoned else row.detail
+            table.add_row(row.name, host, row.state, why, f"{row.seen_at:%Y-%m-%d %H:%M:%S}")
+    console.print(table)
+
+
+def cordon(
+    host: HostName,
+    reason: Annotated[str, typer.Option("--reason", help="Why; shown with its workers and in the audit log.")],
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Also return the shards that its workers hold to the queue, at once.")
+    ] = False,
+) -> None:
+    """Cordon a host: its workers take no new work."""
+    from server.workers import registration
+
+    with instance_session() as session:
+        taken = registration.cordon(session, host, why=reason, actor=None, drain=drain)
+    console.print(f"{host} takes no new work." + (f" Shards returned to the queue: {taken}." if drain else ""))
+
+
+def uncordon(host: HostName) -> None:
+    """Uncordon a host: its workers take work again."""
+    from server.workers import registration
+
+    with instance_session() as session:
+        registration.uncordon(session, host, actor=None)
+    console.print(f"{host} takes work again.")
+
 
 HOME_HELP = "The instance lives in LETHE_HOME (default: ~/.lethe)."
 Home = Annotated[
@@ -21,11 +68,15 @@ Port = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands of an embedded instance to `app`."""
+def register_commands(app: typer.Typer) -> None:
     app.command(help=f"Host a complete demo competition on this machine. {HOME_HELP}")(demo)
     app.command(help=f"Serve the instance of this machine until Ctrl-C. {HOME_HELP}")(up)
     app.command(help=f"Close a competition and re-score the chosen submissions. {HOME_HELP}")(close)
+    app.command("create-admin")(create_admin)
+    app.command("reset-password")(reset_password)
+    app.command("reset-second-factor")(reset_second_factor)
+    for command in (workers, cordon, uncordon):
+        app.command()(command)
 
 
 def demo(
@@ -66,6 +117,49 @@ def close(
     from server.cli.close_command import close_competition
 
     close_competition(slug, json_file=json_file)
+
+
+def create_admin(
+    name: Annotated[str, typer.Argument(help="The account's name; made if there is none.")],
+    email: Annotated[str | None, typer.Option(help="Address for mail about the instance.")] = None,
+    password_stdin: Annotated[
+        bool, typer.Option("--password-stdin", help="Read the password from standard input, and print no link.")
+    ] = False,
+) -> None:
+    """Make an administrator, and print a link that sets the password. For the server's machine.
+
+    An account that is there becomes an administrator and keeps its password.
+    """
+    from server.accounts import password_reset
+
+    password = sys.stdin.readline().rstrip("\n") if password_stdin else None
+    with instance_session() as session:
+        made = password_reset.create(session, name=name, email=email, password=password)
+    console.print(f"{made.name} is an administrator{' now' if made.existed else ''}.", highlight=False)
+    if made.link:
+        console.print(made.link, markup=False, highlight=False, soft_wrap=True)
+        console.print("Opened once, within a day, the link sets the password.", style="dim", highlight=False)
+
+
+def reset_password(name: Annotated[str, typer.Argument(help="The account's name.")]) -> None:
+    """Print a link with which a person sets a new password. It works once, within a day; for the server's machine."""
+    from server.accounts import accounts, password_reset
+
+    with instance_session() as session:
+        account = accounts.find(session, name)
+        issued = password_reset.issue(session, account, actor=None, lifetime=password_reset.BY_ADMINISTRATOR)
+    console.print(issued.link, markup=False, highlight=False, soft_wrap=True)
+    console.print(f"Works once, until {issued.expires_at:%Y-%m-%d %H:%M} UTC.", style="dim", highlight=False)
+
+
+def reset_second_factor(name: Annotated[str, typer.Argument(help="The account's name.")]) -> None:
+    """Switch off the second factor of a person who lost it and the recovery codes; for the server's machine."""
+    from server.accounts import accounts, second_factor
+
+    with instance_session() as session:
+        account = accounts.find(session, name)
+        second_factor.switch_off(session, account, actor=None, reason="reset on the server's machine")
+    console.print(f"{account.name} logs in with the password alone now.", highlight=False)
 
 
 def set_environment(**given: Path | str | int | None) -> None:

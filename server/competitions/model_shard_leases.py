@@ -21,9 +21,8 @@ from server.competitions.stored_file import split_file, stored_file
 from server.db import clock, database_time
 from server.jobs.leases import AVOIDED_FOR_S, Jobs, Loss, claiming, take
 from server.models.competition import Competition, CompetitionState, ModelShard, ModelShardState, Split, SplitState
-from server.models.worker import Worker, WorkerState
+from server.models.worker import Worker, WorkerFacts, WorkerState, host_of, minor_version
 from server.queue import PREPARE_SHARD, PREPARE_SPLIT, RESENT_AFTER, send_after_commit
-from server.worker_facts import WorkerFacts, host_of, minor_version
 
 SEEN_WITHIN_S = 60.0
 _QUEUED = ModelShard.state == ModelShardState.QUEUED.value

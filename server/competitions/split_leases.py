@@ -18,7 +18,7 @@ from server.competitions.stored_file import split_file
 from server.db import clock, now
 from server.jobs.leases import Jobs, Loss, claiming, take
 from server.models.competition import Competition, CompetitionState, ModelShard, ModelShardState, Split, SplitState
-from server.models.rejudging import Announcement
+from server.models.evaluation import Announcement
 from server.notifications import dispatch
 from server.queue import PREPARE_SPLIT, send_after_commit
 

@@ -18,7 +18,7 @@ from server.db import clock
 from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, ModelShard, ModelShardState, Split, SplitState
-from server.worker_facts import minor_version
+from server.models.worker import minor_version
 
 UNFINISHED = (SplitState.PENDING.value, SplitState.PREPARING.value)
 

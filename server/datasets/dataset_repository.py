@@ -8,8 +8,7 @@ from sqlalchemy.orm import Session, joinedload
 
 from lethe.competition.uploaded_dataset import UPLOAD
 from server.models.account import Account
-from server.models.competition import Competition, CompetitionOrganiser, CompetitionState
-from server.models.dataset import Dataset
+from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Dataset
 
 NEVER_PREPARED_AGAIN = (CompetitionState.FINAL.value, CompetitionState.ARCHIVED.value)
 

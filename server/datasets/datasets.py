@@ -1,12 +1,14 @@
 """Datasets that organisers upload: who may, how much, the upload itself, and which competition may use which."""
 
 import hashlib
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import IO
+from typing import IO, Any
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -14,7 +16,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 
 from lethe.competition.file import CompetitionFile
-from lethe.competition.uploaded_dataset import ADAPTERS, NAME, NAME_RULE, uploaded_name
+from lethe.competition.uploaded_dataset import ADAPTERS, NAME, NAME_RULE, UPLOAD, uploaded_name
 from lethe.errors import AppError, InvalidCompetitionFile, InvalidInput, NotFound, Violation
 from server import audit
 from server.admission import Admission
@@ -23,11 +25,45 @@ from server.datasets import dataset_repository
 from server.db import Database, now
 from server.errors import Conflict, NotAllowed, TooLarge
 from server.models.account import Account, Role
-from server.models.dataset import Dataset
+from server.models.competition import Dataset
 from server.parsing import tasks
-from server.parsing.client import turns
+from server.parsing.client import run_on_file, turn_for_file, turns
 from server.received_form import received_form
 from server.storage import Storage, dataset_key
+
+
+def propose(
+    storage: Storage,
+    settings: Settings,
+    dataset: Dataset,
+    *,
+    at: datetime,
+    given: Mapping[str, Any] | None = None,
+    read_as: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return what `server.parsing.tasks.propose_for` does.
+
+    given: values in place of the proposed ones. read_as: options of the dataset in place of what is guessed.
+
+    One archive at a time is fetched and read by each web process. Raises HostFault while that is another.
+    """
+    with turn_for_file(), tempfile.TemporaryDirectory() as made:
+        archive = Path(made) / "archive"
+        storage.download(dataset_key(dataset.sha256), archive)
+        with archive.open("rb") as file:
+            found: dict[str, Any] = run_on_file(
+                "propose_competition",
+                file,
+                limits=archive_limits(settings),
+                root=f"{UPLOAD}{dataset.name}",
+                slug=dataset.name,
+                title=f"Forget: {dataset.name.replace('-', ' ')}",
+                at=at.isoformat(),
+                read_as=dict(read_as or {}),
+                given={name: v.isoformat() if isinstance(v, datetime) else v for name, v in (given or {}).items()},
+            )
+            return found
+
 
 MAX_DATASETS = 50  # of one account
 DELETED = "deleted-"  # begins the name that a deleted dataset leaves behind

@@ -30,9 +30,9 @@ from server.jobs.leases import AVOIDED_FOR_S, claiming, take
 from server.models.competition import Competition, Split, SplitState
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardKind, ShardState
 from server.models.submission import Submission
+from server.models.worker import host_of
 from server.queue import MAX_WAKE_UPS, RoutingKey
 from server.queue_order import ROUNDS, Turn
-from server.worker_facts import host_of
 
 
 def take_fairest(

@@ -20,9 +20,8 @@ from server.evaluations.queue_repository import in_state
 from server.models.competition import Competition, Split
 from server.models.evaluation import Shard, ShardAttempt, ShardKind, ShardState
 from server.models.submission import ENDED, Submission
-from server.models.worker import Worker, WorkerState, WorkerToken
+from server.models.worker import Worker, WorkerState, WorkerToken, host_of
 from server.notifications import dispatch
-from server.worker_facts import host_of
 
 SEEN_WITHIN = timedelta(seconds=60)  # a worker reports every 20 s, unless it holds a lease
 LEAVING = (WorkerState.DRAINING.value, WorkerState.STOPPED.value)  # as workers that are restarted

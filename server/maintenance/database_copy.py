@@ -15,8 +15,7 @@ import psycopg
 from sqlalchemy import URL, make_url
 
 from lethe.errors import HostFault
-from server.bounded_connections import CONNECT_WITHIN_S, TCP
-from server.db import make_engine
+from server.db import CONNECT_WITHIN_S, TCP, make_engine
 from server.errors import Conflict
 
 SQLITE_COPY, POSTGRES_COPY = "lethe.db", "lethe.dump"

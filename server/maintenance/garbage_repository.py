@@ -12,8 +12,7 @@ from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
 from server.evaluations.results import has_outputs_of, is_weights, weights_key
-from server.models.competition import Competition, Split, SplitState
-from server.models.dataset import Dataset
+from server.models.competition import Competition, Dataset, Split, SplitState
 from server.models.evaluation import Shard, ShardState
 from server.models.submission import Stage, Submission
 from server.storage import Storage, StoredFile, content_key, dataset_key, split_key

@@ -1,4 +1,4 @@
-"""What was done, by whom, why. Rows are only ever added."""
+"""What was done, by whom, why: rows are only ever added. When something was done last."""
 
 from datetime import datetime
 from typing import Any
@@ -6,7 +6,14 @@ from typing import Any
 from sqlalchemy import JSON, ForeignKey, Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from server.db import Base, now
+from server.db import Base, database_time, now
+
+
+class LastTime(Base):
+    __tablename__ = "last_times"
+
+    name: Mapped[str] = mapped_column(String(40), primary_key=True)
+    at: Mapped[datetime] = mapped_column(default=database_time())
 
 
 class AuditEvent(Base):

@@ -1,16 +1,56 @@
-"""Competitions, their splits with the shards of their models, their teams."""
+"""Competitions, their splits with the shards of their models, their teams, benchmarks, uploaded datasets."""
 
 from datetime import date, datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, String, Text, UniqueConstraint, text, true
+from sqlalchemy import JSON, BigInteger, CheckConstraint, ForeignKey, Index, String, Text, UniqueConstraint, text, true
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from lethe.competition.run_limits import RetrainingCost
 from lethe.competition.visibility import Visibility
 from server.db import Base, database_time, new_id, now
 from server.models.account import Account
+
+
+class Dataset(Base):
+    """An archive in storage, under its SHA-256. Competition files name it; its content never changes.
+
+    A row is written before its file, so that it counts meanwhile, and `stored_at` once the file is there. A deleted one
+    counts until `lethe gc --delete` has removed the file.
+    """
+
+    __tablename__ = "datasets"
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)
+    name: Mapped[str] = mapped_column(String(64), unique=True)
+    account_id: Mapped[str] = mapped_column(ForeignKey("accounts.id"), index=True)
+    sha256: Mapped[str] = mapped_column(String(64), index=True)
+    archive_bytes: Mapped[int] = mapped_column(BigInteger)
+    unpacked_bytes: Mapped[int] = mapped_column(BigInteger)
+    files: Mapped[int]
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    stored_at: Mapped[datetime | None]
+    deleted_at: Mapped[datetime | None]
+
+    account: Mapped[Account] = relationship(lazy="raise")
+
+
+class Benchmark(Base):
+    """What is asked for; cells' competitions and their submissions hold the results, which benchmarks share."""
+
+    __tablename__ = "benchmarks"
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)
+    slug: Mapped[str] = mapped_column(String(64), unique=True)
+    text: Mapped[str] = mapped_column(Text)  # the benchmark file as it was given
+    config: Mapped[dict[str, Any]] = mapped_column(JSON)  # a BenchmarkFile, dumped
+    cells: Mapped[list[dict[str, Any]]] = mapped_column(JSON)  # name, key, competition_id
+    methods: Mapped[list[dict[str, Any]]] = mapped_column(JSON)  # MethodRecord, dumped
+    created_by: Mapped[str] = mapped_column(ForeignKey("accounts.id"))
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    submits_until: Mapped[datetime | None]  # no further method is submitted then
+    complete_at: Mapped[datetime | None]  # when nothing was left to submit
 
 
 class Leased:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from server.models.rejudging import Rejudging
+from server.models.evaluation import Rejudging
 from server.rejudging import rejudging_repository
 
 

@@ -7,8 +7,15 @@ from sqlalchemy import ColumnElement, Select, case, func, select, update
 from sqlalchemy.orm import Session
 
 from server.models.competition import Competition, Split
-from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardKind, score_table
-from server.models.rejudging import Rejudging, RejudgingState
+from server.models.evaluation import (
+    Evaluation,
+    EvaluationState,
+    Rejudging,
+    RejudgingState,
+    Shard,
+    ShardKind,
+    score_table,
+)
 from server.models.submission import Fault, Submission
 from server.rejudging.sets import Chosen, Outcome
 

@@ -25,8 +25,7 @@ from server.evaluations.results import show_result
 from server.leaderboard import boards
 from server.models.account import Account
 from server.models.competition import Competition, Split, SplitState
-from server.models.evaluation import EvaluationState
-from server.models.rejudging import Rejudging, RejudgingState
+from server.models.evaluation import EvaluationState, Rejudging, RejudgingState
 from server.models.submission import Submission
 from server.queue import GROUP_TIES, send_after_commit
 from server.rejudging import rejudging_repository

@@ -17,8 +17,7 @@ from server.disclosure import gate
 from server.evaluations import evaluation_repository, leak_budget
 from server.metric_results import metric_results
 from server.models.competition import Competition, Split, Team
-from server.models.evaluation import Evaluation, EvaluationState, PrivateScore, PublicScore, Shard, ShardKind
-from server.models.rejudging import Rejudging
+from server.models.evaluation import Evaluation, EvaluationState, PrivateScore, PublicScore, Rejudging, Shard, ShardKind
 from server.models.submission import Stage, Submission
 from server.notifications import dispatch
 from server.queue import GROUP_TIES, send_after_commit

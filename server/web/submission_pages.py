@@ -41,9 +41,8 @@ from server.web.failure_messages import (
 )
 from server.web.page_router import page_router
 from server.web.rendering import page, part, redirect, render
-from server.web.score_view import find_breakdown, find_standing, metric_tables
+from server.web.score_view import find_breakdown, find_standing, metric_tables, timeline_events, timeline_steps
 from server.web.submission_lists import AskedDep, listed, may_be_chosen
-from server.web.timeline import timeline_events, timeline_steps
 
 router = page_router()
 CHOSEN = "Chosen for the private leaderboard. On its page you can let its code be published after the end."

@@ -16,8 +16,7 @@ from server.db import database_time
 from server.evaluations import leases
 from server.models.account import Account
 from server.models.competition import Competition
-from server.models.worker import CordonedHost, Worker, WorkerState
-from server.worker_facts import WorkerFacts, host_of, libraries_fact, minor_version
+from server.models.worker import CordonedHost, Worker, WorkerFacts, WorkerState, host_of, libraries_fact, minor_version
 from server.workers import worker_repository
 from server.workers.worker_repository import ReadySplit
 

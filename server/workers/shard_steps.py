@@ -17,8 +17,7 @@ from server.config import Settings
 from server.errors import Conflict, NotAuthenticated
 from server.evaluations import leases
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
-from server.models.worker import Worker, WorkerState, WorkerToken
-from server.worker_facts import WorkerFacts
+from server.models.worker import Worker, WorkerFacts, WorkerState, WorkerToken
 from server.workers import registration, tokens, verification, worker_repository
 from server.workers.registration import Fitting, fitting
 

@@ -15,7 +15,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from lethe.client.api import JsonObject, LetheClient
-from server.cli.seed_accounts import organiser_credentials
+from server.cli.serve import organiser_credentials
 from server.config import Settings
 from server.db import Database
 from server.embedded.instance import running

@@ -20,7 +20,7 @@ from sqlalchemy import update
 
 from lethe.client import receipts
 from lethe.client.api import ApiError, JsonObject, LetheClient
-from server.cli.seed_accounts import organiser_credentials
+from server.cli.serve import organiser_credentials
 from server.competitions.lifecycle import ACTIONS
 from server.db import now
 from server.evaluations.claimed_shard import run_seed

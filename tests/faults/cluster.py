@@ -16,7 +16,7 @@ import httpx
 from sqlalchemy import func, select, text
 
 from lethe.client.api import ApiError, JsonObject, LetheClient
-from server.cli.seed_accounts import organiser_credentials
+from server.cli.serve import organiser_credentials
 from server.config import Settings
 from server.db import Database
 from server.embedded.redis import RedisProcess, start_redis

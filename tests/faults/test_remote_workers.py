@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from lethe.client.api import JsonObject, LetheClient
-from server.cli.seed_accounts import organiser_credentials
+from server.cli.serve import organiser_credentials
 from server.models.evaluation import Evaluation, Shard, ShardAttempt, ShardKind
 from server.models.worker import WorkerToken
 from tests.faults.cluster import Cluster, code, wait_until

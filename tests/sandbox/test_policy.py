@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sandbox.backends.bubblewrap import masked_paths
 from sandbox.policy import InvalidPolicy, Isolation, Mount, RunPolicy
-from sandbox.run_log import CUT, readable_log
+from sandbox.run_request import CUT, readable_log
 
 
 def test_policy_is_plain_json() -> None:

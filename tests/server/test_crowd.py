@@ -20,7 +20,7 @@ from server.accounts import accounts, tokens
 from server.db import Database
 from server.main import create_app
 from server.models.account import Role
-from server.models.rejudging import Rejudging
+from server.models.evaluation import Rejudging
 from server.storage import Storage
 from tests.support.narrow_server import MORE_THAN_BOTH
 from tests.support.web_process import web_process

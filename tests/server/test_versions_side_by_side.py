@@ -15,8 +15,7 @@ from server.config import get_settings
 from server.models.account import Role
 from server.models.competition import Competition
 from server.models.submission import Fault, Submission
-from server.models.worker import Worker
-from server.worker_facts import WorkerFacts
+from server.models.worker import Worker, WorkerFacts
 from tests.lethe.conftest import competition
 from tests.support.instance import Instance
 from worker.transport import DatabaseTransport

@@ -16,7 +16,7 @@ from lethe.submission.package import Package, load_package
 from sandbox.frame_reader import NotebookRun
 from sandbox.launcher import Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
 from sandbox.policy import RunPolicy
-from sandbox.run_log import readable_log
+from sandbox.run_request import readable_log
 from worker.evaluation.notebook_runs import (
     SMOKE_SETUP_S,
     NotebookOutputs,

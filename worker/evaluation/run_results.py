@@ -9,7 +9,7 @@ from lethe.errors import HostFault, InvalidSubmission
 from lethe.evaluation.shard_outputs import RunOutputs, ShardOutputs
 from lethe.runtime.error_classes import Blame
 from sandbox.launcher import RunResult
-from sandbox.run_log import readable_log
+from sandbox.run_request import readable_log
 from sandbox.verdict import Verdict
 from worker.evaluation.stored_results import KeptWeights
 from worker.jobs import Stopped

@@ -14,7 +14,7 @@ from sandbox.controls import REQUIRED, Control, missing_controls
 from sandbox.environments import find_environment, known_sets, missing_set
 from sandbox.host_controls import host_controls
 from server.config import Settings
-from server.worker_facts import WorkerFacts, libraries_fact
+from server.models.worker import WorkerFacts, libraries_fact
 from worker.host.gpu_sandbox import CUDA_HOST_MIB
 
 COMPUTES = ("torch", "torchvision", "numpy")

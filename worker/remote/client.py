@@ -13,7 +13,7 @@ from pydantic_core import to_jsonable_python
 
 from lethe.errors import AppError, HostFault
 from server.evaluations.claimed_shard import ClaimedShard
-from server.worker_facts import WorkerFacts
+from server.models.worker import WorkerFacts
 
 log = structlog.get_logger()
 T = TypeVar("T")

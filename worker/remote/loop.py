@@ -9,7 +9,7 @@ import structlog
 from lethe.errors import AppError, HostFault
 from server.config import Settings
 from server.evaluations.claimed_shard import ClaimedShard
-from server.worker_facts import WorkerFacts
+from server.models.worker import WorkerFacts
 from worker.context import RunningContext
 from worker.evaluation import shard_pipeline
 from worker.evaluation.next_shard import run_next

@@ -13,8 +13,7 @@ from lethe.errors import AppError, HostFault
 from lethe.evaluation.shard_outputs import ShardOutputs
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.models.evaluation import ShardKind
-from server.models.worker import WorkerState
-from server.worker_facts import WorkerFacts
+from server.models.worker import WorkerFacts, WorkerState
 from worker.host import graceful_shutdown
 from worker.remote.client import NotHeld, TokenRefused, WorkerApi
 from worker.split_storage.split_cache import SplitCache

@@ -10,7 +10,7 @@ from lethe.runtime.error_classes import ErrorClass
 from server.api.schema import FromProgram, In, Out
 from server.evaluations.claimed_shard import ShardFailure
 from server.models.submission import Fault
-from server.worker_facts import WorkerFacts
+from server.models.worker import WorkerFacts
 
 MAX_LOG_CHARS = 1 << 20
 Runs = Annotated[int, Field(ge=0, le=65_536)]

@@ -15,13 +15,13 @@ from server.dashboard import dashboard
 from server.dashboard.dashboard import Dashboard
 from server.deps import DatabaseDep, SessionDep
 from server.models.account import Account
+from server.models.worker import host_of
 from server.web import sse
 from server.web.charts import epsilon_charts, vega_charts
 from server.web.cookies import Flash
 from server.web.deps import MemberDep, StaffDep, require_administrator
 from server.web.page_router import page_router
 from server.web.rendering import figure, page, part, redirect, render
-from server.worker_facts import host_of
 from server.workers import registration
 
 router = page_router()

@@ -8,7 +8,7 @@ from lethe.competition.uploaded_dataset import UPLOAD
 from lethe.errors import AppError
 from server.competitions import competitions
 from server.competitions.stored_file import read_file
-from server.datasets import datasets, proposal
+from server.datasets import datasets
 from server.db import now
 from server.deps import SessionDep, SettingsDep, StorageDep
 from server.web.cookies import Flash
@@ -57,7 +57,7 @@ def data_page(
         return _page(request, **shown)
     stored = datasets.get_usable(session, dataset, actor=viewer)
     try:
-        made = proposal.propose(storage, settings, stored, at=now(), read_as=data_form.read_as(read_as))
+        made = datasets.propose(storage, settings, stored, at=now(), read_as=data_form.read_as(read_as))
     except AppError as error:
         return _page(request, **{**shown, "dataset": "", "chosen": dataset}, error=error)
     return _page(request, **shown, made=made, values=data_form.shown_values(made["values"]))
@@ -82,7 +82,7 @@ def create(
         text = data_form.as_text(given, root=f"{UPLOAD}{dataset}")
         read_file(text)
         if given.get("act") != "create":
-            made = proposal.propose(storage, settings, stored, at=now(), given=values)
+            made = datasets.propose(storage, settings, stored, at=now(), given=values)
             return _page(request, **shown, made=made, is_asked=True)
         competition = competitions.create(session, text, organiser=viewer)
     except AppError as error:

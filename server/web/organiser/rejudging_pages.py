@@ -20,7 +20,7 @@ from server.competitions import competitions
 from server.db import Database
 from server.deps import DatabaseDep
 from server.models.audit import AuditEvent
-from server.models.rejudging import Rejudging, RejudgingState
+from server.models.evaluation import Rejudging, RejudgingState
 from server.rejudging import rejudgings
 from server.rejudging.progress import get_progress, list_progress
 from server.rejudging.rejudgings import Changed, Preview, TeamChange

@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from lethe.reports.benchmark_tables import benchmark_tables
 from server.accounts import sessions
-from server.benchmarks import submitting
+from server.benchmarks import benchmarks
 from server.db import now
 from server.metric_results import metric_results
 from server.metric_results.metric_results import ComputedMetric
@@ -40,7 +40,7 @@ def prepared(server: Instance) -> None:
 
 
 def sweep(server: Instance) -> int:
-    return submitting.submit_missing(server.database, server.storage, at=now())
+    return benchmarks.submit_missing(server.database, server.storage, at=now())
 
 
 def submissions(server: Instance) -> list[Submission]:
@@ -111,7 +111,7 @@ def test_each_method_is_submitted_once(server, olga, body) -> None:
 
 
 def test_only_a_few_submissions_wait_at_a_time(server, olga, body, monkeypatch) -> None:
-    monkeypatch.setattr(submitting, "MAX_WAITING", 2)
+    monkeypatch.setattr(benchmarks, "MAX_WAITING", 2)
     put(server, olga, body())
     prepared(server)
     assert [sweep(server), sweep(server)] == [2, 0]

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
 from server.cli import serve
-from server.cli.seed_accounts import ORGANISER, PARTICIPANT, kept_password, log_in_lines
+from server.cli.serve import ORGANISER, PARTICIPANT, kept_password, log_in_lines
 from server.config import Settings, get_settings
 from server.migrate import is_migrated
 

@@ -14,9 +14,8 @@ from server.competitions.model_shard_leases import MODEL_SHARDS, ShardWork
 from server.competitions.split_leases import SPLITS, PreparedSplit, SplitWork
 from server.db import clock, database_time, now
 from server.models.competition import Competition, ModelShard, ModelShardState, Split, SplitState
-from server.models.worker import Worker, WorkerState
+from server.models.worker import Worker, WorkerFacts, WorkerState
 from server.web.organiser.checklist import checklist
-from server.worker_facts import WorkerFacts
 from tests.support.instance import Instance, competition_toml
 
 SHARDS = [ShardToMake("retrained", 0, 0, 2), ShardToMake("retrained", 1, 2, 1), ShardToMake("oracle", 0, 0, 2)]

@@ -15,8 +15,7 @@ from server.db import now
 from server.errors import TooLarge
 from server.maintenance import retention
 from server.models.account import Account, Role
-from server.models.competition import Competition
-from server.models.dataset import Dataset
+from server.models.competition import Competition, Dataset
 from server.storage import dataset_key
 from tests.support.instance import Instance, competition_toml, make_zip
 

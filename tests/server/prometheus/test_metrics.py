@@ -10,8 +10,8 @@ from server.config import get_settings
 from server.evaluations import leases
 from server.health import Readiness
 from server.last_times import Upkeep
+from server.models.worker import WorkerFacts
 from server.prometheus.exposition import KEPT_FOR_S, LastFigures
-from server.worker_facts import WorkerFacts
 from server.workers import registration
 from server.workers.registration import Fitting
 from tests.support.instance import Instance

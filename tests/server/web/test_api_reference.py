@@ -5,7 +5,7 @@ import re
 import pytest
 
 from server.main import create_app
-from server.web.api_reference import first_sentence, sections
+from server.web.help_pages import first_sentence, sections
 from tests.support.instance import Instance
 from tests.support.web import Visitor, plain_text
 

@@ -6,7 +6,7 @@ from sqlalchemy import select
 from server.accounts import accounts
 from server.models.account import Account
 from server.models.competition import Competition
-from server.models.rejudging import Rejudging
+from server.models.evaluation import Rejudging
 from tests.support.instance import Instance
 from tests.support.rejudging import board, finish
 from tests.support.web import Visitor, counted_queries, plain_text

@@ -16,10 +16,9 @@ from server.models.audit import AuditEvent
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, PublicScore, Shard, ShardAttempt, ShardKind
 from server.models.submission import Fault, Submission
-from server.models.worker import WorkerToken
+from server.models.worker import WorkerFacts, WorkerToken
 from server.scoring import scores
 from server.scoring.scores import ScoreRecord
-from server.worker_facts import WorkerFacts
 from server.workers import verification
 from tests.server.workers.conftest import N_FORGET, Hosted, RemoteWorker, hosted_on, outputs, submit, to_runs
 from tests.support.instance import Instance

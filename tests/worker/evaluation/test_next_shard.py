@@ -10,8 +10,7 @@ import pytest
 from server.competitions import preparation_turns
 from server.config import Settings
 from server.db import Database
-from server.models.worker import Worker, WorkerState
-from server.worker_facts import WorkerFacts
+from server.models.worker import Worker, WorkerFacts, WorkerState
 from server.workers import registration
 from worker.evaluation.next_shard import claim
 from worker.host import backoff

@@ -12,7 +12,7 @@ import pytest
 
 from sandbox.environments import own_environment
 from server.config import Settings
-from server.worker_facts import WorkerFacts
+from server.models.worker import WorkerFacts
 from server.workers.registration import refusal
 from server.workers.worker_repository import ReadySplit
 from tests.support.library_sets import write_set

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from server.models.evaluation import ShardKind
-from server.worker_facts import WorkerFacts
+from server.models.worker import WorkerFacts
 from tests.server.evaluations.conftest import N
 from tests.support.stored_outputs import outputs
 from worker.remote.client import NotHeld, ServerUnreachable, TokenRefused, WorkerApi, WorkerRefused

@@ -9,7 +9,7 @@ import pytest
 
 from server.evaluations.claimed_shard import ClaimedShard
 from server.models.evaluation import ShardKind
-from server.worker_facts import WorkerFacts
+from server.models.worker import WorkerFacts
 from worker.context import RunningContext
 from worker.host import backoff, graceful_shutdown
 from worker.host.backoff import QUARANTINE_AFTER

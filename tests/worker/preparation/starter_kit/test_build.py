@@ -13,8 +13,7 @@ from server.storage import Storage
 from tests.lethe.conftest import competition
 from tests.support.forked_children import run_code
 from worker.preparation.starter_kit import build
-from worker.preparation.starter_kit.build import kit_code
-from worker.preparation.starter_kit.readme import readme
+from worker.preparation.starter_kit.build import kit_code, readme
 
 
 @pytest.mark.parametrize("kind", ["image-classification", "causal-lm"])
