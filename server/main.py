@@ -35,7 +35,7 @@ from server.api.submissions.router import router as submissions_router
 from server.api.workers.remote_router import router as remote_workers_router
 from server.api.workers.router import router as worker_tokens_router
 from server.config import get_settings
-from server.middleware import BodyLimit, PlainHeaders, RequestIds, add_security_headers
+from server.middleware import BodyLimit, PlainHeaders, RequestIds, SecurityHeaders
 from server.problem_details import Problem, add_handlers, problems
 from server.prometheus.exposition import LastFigures
 from server.prometheus.router import Measured
@@ -105,7 +105,7 @@ def create_app() -> FastAPI:
         others=MAX_BODY_BYTES,
         within_s=settings.body_within_s,
     )
-    add_security_headers(app)
+    app.add_middleware(SecurityHeaders)
     telemetry.trace_requests(app)
     app.add_middleware(RequestIds)
     app.add_middleware(Measured)

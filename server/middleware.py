@@ -11,14 +11,27 @@ import time
 from collections.abc import Sequence
 
 import structlog
-from fastapi import FastAPI, Request
+from fastapi import Request
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
-class BodyLimit:
-    """ASGI middleware. Refuses a body beyond its path's limit in bytes, announced or not, or beyond its deadline.
+class HttpMiddleware:
+    """ASGI middleware: `handle` has each HTTP request; what is none goes on as it is."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await (self.handle if scope["type"] == "http" else self.app)(scope, receive, send)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raise NotImplementedError
+
+
+class BodyLimit(HttpMiddleware):
+    """Refuses a body beyond its path's limit in bytes, announced or not, or beyond its deadline.
 
     limits: the first whose pattern is the whole path; None where the route has one of its own. within_s: for a whole
     body; 0: any time. Only time in which we wait for the sender counts.
@@ -28,15 +41,12 @@ class BodyLimit:
     def __init__(
         self, app: ASGIApp, *, limits: Sequence[tuple[re.Pattern[str], int | None]], others: int, within_s: float
     ) -> None:
-        self.app = app
+        super().__init__(app)
         self.limits = limits
         self.others = others
         self.within_s = within_s or math.inf
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         most = next((limit for pattern, limit in self.limits if pattern.fullmatch(scope["path"])), self.others)
         received, waited_s, is_whole = 0, 0.0, False
 
@@ -80,16 +90,10 @@ PROXY_CACHE = {PROXY_LIFETIME: "2"}
 UNLOGGED = ("/healthz", "/readyz", "/metrics", "/static/")
 
 
-class RequestIds:
-    """ASGI middleware. Takes the id that a proxy gave if it looks like one, and logs one line per request."""
+class RequestIds(HttpMiddleware):
+    """Takes the id that a proxy gave if it looks like one, and logs one line per request."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         given = Headers(scope=scope).get(HEADER, "")
         request_id = given if GIVEN.fullmatch(given) else secrets.token_hex(8)
         scope.setdefault("state", {})["request_id"] = request_id
@@ -117,19 +121,15 @@ class RequestIds:
         )
 
 
-class PlainHeaders:
-    """ASGI middleware. Hands on our own cookies only, and lets no form name an encoding: all are UTF-8.
+class PlainHeaders(HttpMiddleware):
+    """Hands on our own cookies only, and lets no form name an encoding: all are UTF-8.
 
     Python takes the square of a quoted cookie's length in time, and as much of a text's in punycode; other encodings
     of its own raise errors that nobody expects, or give characters that are no text.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            scope["headers"] = [(name, _plain(name, value)) for name, value in scope["headers"]]
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["headers"] = [(name, _plain(name, value)) for name, value in scope["headers"]]
         await self.app(scope, receive, send)
 
 
@@ -180,17 +180,10 @@ HEADERS = {
 HSTS = "max-age=31536000"
 
 
-class SecurityHeaders:
-    """ASGI middleware: adds the headers that the answer does not already carry."""
+class SecurityHeaders(HttpMiddleware):
+    """Adds the headers that the answer does not already carry."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
@@ -201,8 +194,3 @@ class SecurityHeaders:
             await send(message)
 
         await self.app(scope, receive, send_with_headers)
-
-
-def add_security_headers(app: FastAPI) -> None:
-    """Put the headers on every answer of `app`."""
-    app.add_middleware(SecurityHeaders)

@@ -9,11 +9,12 @@ from functools import lru_cache
 from typing import Any
 
 from fastapi import FastAPI
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from lethe.errors import HostFault
 from server.config import get_settings
 from server.logging import current_request_id
+from server.middleware import HttpMiddleware
 
 UNTRACED = "healthz,readyz,metrics,static/"
 
@@ -41,17 +42,13 @@ def span(name: str, **attributes: str | int | float) -> Iterator[None]:
         yield
 
 
-class _Marked:
-    """ASGI middleware. Writes the request's id on the span that it runs in."""
+class _Marked(HttpMiddleware):
+    """Writes the request's id on the span that it runs in."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        from opentelemetry import trace  # noqa: PLC0415 (the group `telemetry`)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            from opentelemetry import trace  # noqa: PLC0415 (the group `telemetry`)
-
-            trace.get_current_span().set_attribute("lethe.request_id", current_request_id())
+        trace.get_current_span().set_attribute("lethe.request_id", current_request_id())
         await self.app(scope, receive, send)
 
 

@@ -24,6 +24,10 @@ def _of_it_or_a_task(competition_id: str) -> ColumnElement[bool]:
 
 def submissions(session: Session, competition_id: str) -> Iterator[dict[str, Any]]:
     """Yield every submission, the earliest first; where there are tasks, with its part in each."""
+    columns = (
+        "filename", "content_sha256", "size_bytes", "message", "received_at", "phase", "is_official", "stage",
+        "fault", "error_class", "refunded", "selected", "disqualified_at", "excluded_at", "finished_at",
+    )  # fmt: skip
     statement = (
         select(
             Submission.id,
@@ -31,21 +35,7 @@ def submissions(session: Session, competition_id: str) -> Iterator[dict[str, Any
             Submission.parent_id,
             Team.name.label("team"),
             Account.name.label("submitted_by"),
-            Submission.filename,
-            Submission.content_sha256,
-            Submission.size_bytes,
-            Submission.message,
-            Submission.received_at,
-            Submission.phase,
-            Submission.is_official,
-            Submission.stage,
-            Submission.fault,
-            Submission.error_class,
-            Submission.refunded,
-            Submission.selected,
-            Submission.disqualified_at,
-            Submission.excluded_at,
-            Submission.finished_at,
+            *(getattr(Submission, name) for name in columns),
         )
         .join(Team, Team.id == Submission.team_id)
         .join(Competition, Competition.id == Submission.competition_id)
@@ -59,15 +49,14 @@ def submissions(session: Session, competition_id: str) -> Iterator[dict[str, Any
 def evaluations(session: Session, competition_id: str) -> Iterator[dict[str, Any]]:
     """Yield every evaluation with its score, old ones and those of re-judgings too."""
     public, private = PublicScore, PrivateScore
+    columns = (
+        "scorer_version", "rejudging_id", "is_current", "state", "fault", "error_class", "n_runs", "created_at",
+        "finished_at",
+    )  # fmt: skip
     scored = (
-        "final_score",
-        "forgetting_quality",
-        "retain_ratio",
-        "test_ratio",
-        "interval_low",
-        "interval_high",
+        "final_score", "forgetting_quality", "retain_ratio", "test_ratio", "interval_low", "interval_high",
         "is_unconfirmed",
-    )
+    )  # fmt: skip
     statement = (
         select(
             Evaluation.id,
@@ -75,15 +64,7 @@ def evaluations(session: Session, competition_id: str) -> Iterator[dict[str, Any
             _TASK,
             Team.name.label("team"),
             Split.visibility.label("split"),
-            Evaluation.scorer_version,
-            Evaluation.rejudging_id,
-            Evaluation.is_current,
-            Evaluation.state,
-            Evaluation.fault,
-            Evaluation.error_class,
-            Evaluation.n_runs,
-            Evaluation.created_at,
-            Evaluation.finished_at,
+            *(getattr(Evaluation, name) for name in columns),
             *(getattr(public, name).label(f"public_{name}") for name in scored),
             *(getattr(private, name).label(f"private_{name}") for name in scored),
         )

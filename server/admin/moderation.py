@@ -17,7 +17,7 @@ from server.finals import decisions, finals
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, Team
 from server.models.submission import ENDED, Stage, Submission
-from server.notifications import dispatch
+from server.notifications import dispatch, notification_repository
 from server.queue import GROUP_TIES, send_after_commit
 from server.submissions import submission_repository
 from server.teams import team_repository
@@ -143,12 +143,7 @@ def extend_team(
     data = {name: moment.isoformat() if moment else None for name, moment in (("from", before), ("to", until))}
     audit.record(session, actor, "team.extended", competition=competition, subject=team.id, reason=reason, data=data)
     said = f"may submit until {in_words(until)}" if until else "has the same end as every other team again"
-    dispatch.write_to_team(
-        session,
-        competition,
-        team.id,
-        subject="your team's end",
-        text=f"Your team {team.name} {said}.\n\nReason: {reason}",
-        path=f"/competitions/{competition.slug}/submit",
-    )
+    members = notification_repository.addresses_of_team(session, team.id)
+    text, path = f"Your team {team.name} {said}.\n\nReason: {reason}", f"/competitions/{competition.slug}/submit"
+    dispatch.write(session, competition, members, subject="your team's end", text=text, path=path)
     return team

@@ -20,7 +20,7 @@ from server.errors import Conflict, NotAllowed
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionOrganiser
 from server.models.participation import AdmittedAddress, Participant, ParticipantState
-from server.notifications import dispatch, outbox
+from server.notifications import dispatch, notification_repository, outbox
 
 PAGE_SIZE = 100
 MAX_ADDRESSES = 5000
@@ -59,13 +59,9 @@ def ask(session: Session, competition: Competition, *, message: str, account: Ac
     session.flush()
     _record(session, competition, "participant.asked", account, actor=account)
     text = f"{account.name} asks to take part in {competition.title}:\n\n{row.message or '(without a message)'}"
-    dispatch.write_to_organisers(
-        session,
-        competition,
-        subject="a request to take part",
-        text=text,
-        path=f"/organise/{competition.slug}/participants",
-    )
+    organisers = notification_repository.addresses_of_organisers(session, competition.id)
+    path = f"/organise/{competition.slug}/participants"
+    dispatch.write(session, competition, organisers, subject="a request to take part", text=text, path=path)
     return row
 
 
@@ -90,16 +86,10 @@ def decide(
     session.flush()
     action = "participant.admitted" if admit else "participant.refused"
     _record(session, competition, action, account, actor=actor, reason=reason)
-    said = "You are admitted to" if admit else "You are not admitted to"
-    why = f"\n\nReason: {row.reason}" if row.reason else ""
-    dispatch.write_to_account(
-        session,
-        competition,
-        account,
-        subject="admitted" if admit else "not admitted",
-        text=f"{said} {competition.title}.{why}",
-        path=f"/competitions/{competition.slug}",
-    )
+    said, why = "admitted" if admit else "not admitted", f"\n\nReason: {row.reason}" if row.reason else ""
+    text, path = f"You are {said} to {competition.title}.{why}", f"/competitions/{competition.slug}"
+    own = notification_repository.addresses_of_account(session, account.id)
+    dispatch.write(session, competition, own, subject=said, text=text, path=path)
     return row
 
 

@@ -18,7 +18,7 @@ from server.errors import Conflict, NotAllowed
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState
 from server.models.participation import CompetitionText, Question, TermsAcceptance
-from server.notifications import dispatch, webhooks
+from server.notifications import dispatch, notification_repository, webhooks
 
 QUESTION_LENGTH = 4000
 ANSWER_LENGTH = 20_000
@@ -57,13 +57,9 @@ def ask(session: Session, competition: Competition, *, text: str, account: Accou
     session.flush()
     _record(session, competition, "question.asked", row, actor=account)
     webhooks.notify(session, competition.id, "question.asked", {"question": row.id})
-    dispatch.write_to_organisers(
-        session,
-        competition,
-        subject="a question",
-        text=f"{account.name} asks:\n\n{row.text}",
-        path=f"/organise/{competition.slug}/questions",
-    )
+    organisers = notification_repository.addresses_of_organisers(session, competition.id)
+    path, asks = f"/organise/{competition.slug}/questions", f"{account.name} asks:\n\n{row.text}"
+    dispatch.write(session, competition, organisers, subject="a question", text=asks, path=path)
     return row
 
 
@@ -93,12 +89,13 @@ def answer(
     webhooks.notify(session, competition.id, "question.answered", data)
     path = f"/competitions/{competition.slug}/questions"
     own = f"Your question:\n\n{row.text}\n\nThe organisers' answer:\n\n{row.answer}"
-    dispatch.write_to_account(session, competition, row.account, subject="an answer", text=own, path=path)
+    asker = notification_repository.addresses_of_account(session, row.account.id)
+    dispatch.write(session, competition, asker, subject="an answer", text=own, path=path)
     if to_all:
         said = f"A question:\n\n{row.public_text}\n\nThe organisers' answer:\n\n{row.answer}"
-        dispatch.write_to_everybody(
-            session, competition, subject="a question and its answer", text=said, path=path, but=row.account
-        )
+        everybody = notification_repository.addresses_of_competition(session, competition.id)
+        others = [address for address in everybody if address != row.account.email]
+        dispatch.write(session, competition, others, subject="a question and its answer", text=said, path=path)
     return row
 
 

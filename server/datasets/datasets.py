@@ -41,7 +41,7 @@ def propose(
     given: Mapping[str, Any] | None = None,
     read_as: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return what `server.parsing.tasks.propose_for` does.
+    """Return what `server.parsing.tasks.propose_competition` does.
 
     given: values in place of the proposed ones. read_as: options of the dataset in place of what is guessed.
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from math import ceil, comb, log2
+from math import ceil, log2
 
 from server.evaluations.evaluations import AttemptEntry, EvaluationProgress
 
@@ -41,12 +41,6 @@ def shown_progress(found: EvaluationProgress, *, is_over: bool, at: datetime) ->
         remaining_s=left_s,
         attempts=smoke + _attempts(runs, total, at=at, goes_on=goes_on),
     )
-
-
-def bits_of_progress(*, wall_time_s: float) -> float:
-    """Return what the steps of the progress can tell at most within so many seconds, each step to the minute."""
-    minutes = ceil(wall_time_s / MINUTE.total_seconds())
-    return log2(comb(minutes + STEPS, STEPS))
 
 
 def bits_of_the_end(*, wall_time_s: float) -> float:

@@ -21,6 +21,7 @@ from server.models.evaluation import (
     ShardAttempt,
     ShardKind,
     ShardState,
+    score_table,
 )
 from server.models.submission import Fault, Submission
 from server.models.worker import WorkerToken
@@ -208,6 +209,12 @@ def get_shards(session: Session, evaluation_ids: Sequence[str]) -> Sequence[Shar
     return session.scalars(select(Shard).where(Shard.evaluation_id.in_(evaluation_ids)).order_by(Shard.id)).all()
 
 
+def shards_of_runs(session: Session, evaluation_id: str) -> Sequence[Shard]:
+    """Return the evaluation's shards of runs, in order."""
+    runs = Shard.evaluation_id == evaluation_id, Shard.kind == ShardKind.RUNS.value
+    return session.scalars(select(Shard).where(*runs).order_by(Shard.first_run)).all()
+
+
 def get_attempts(session: Session, evaluation_ids: Sequence[str]) -> Sequence[tuple[ShardAttempt, Shard]]:
     rows = session.execute(
         select(ShardAttempt, Shard)
@@ -278,9 +285,7 @@ def host_faults(session: Session, submission_id: str, split_id: str) -> int:
 
 def get_score(session: Session, evaluation: Evaluation, visibility: str) -> PublicScore | PrivateScore | None:
     """Return the score of an evaluation on the split of that visibility."""
-    if visibility == Visibility.PUBLIC.value:
-        return session.get(PublicScore, evaluation.id)
-    return session.get(PrivateScore, evaluation.id)
+    return session.get(score_table(visibility), evaluation.id)
 
 
 def trace_of(session: Session, evaluation_id: str) -> dict[str, str]:

@@ -5,7 +5,6 @@ own work is most of what a step costs, and a shard of short runs takes many.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 from typing import TypeVar, cast
 
@@ -31,6 +30,7 @@ from sqlalchemy.orm.attributes import set_committed_value
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from server.db import UtcDateTime, database_time, now
+from server.evaluations.claimed_shard import ClaimedShard
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardAttempt, ShardKind, ShardState
 from server.models.submission import Stage, Submission
@@ -73,63 +73,33 @@ def begin(session: Session, shard: Shard, evaluation: Evaluation, submission: Su
 
 
 def hold(
-    session: Session,
-    evaluation_id: str,
-    shard_id: int,
-    *,
-    attempt: int,
-    lease_s: float,
-    runs_done: int,
-    wall_time_s: float,
+    session: Session, shard: ClaimedShard, *, lease_s: float, runs_done: int, wall_time_s: float
 ) -> EvaluationRuns | None:
     """Extend a lease. Return None if the attempt is no longer the current one."""
-    values = {
-        "evaluation": evaluation_id,
-        "shard": shard_id,
-        "current": attempt,
-        "done": runs_done,
-        "spent": wall_time_s,
-    }
-    return _runs(session, _held(lease_s), values)
+    return _runs(session, _held(lease_s), shard, done=runs_done, spent=wall_time_s)
 
 
 def close(
-    session: Session,
-    evaluation_id: str,
-    shard_id: int,
-    *,
-    attempt: int,
-    n_runs: int,
-    wall_time_s: float,
-    result_key: str | None,
-    result_sha256: str | None,
+    session: Session, shard: ClaimedShard, *, wall_time_s: float, result_key: str | None, result_sha256: str | None
 ) -> EvaluationRuns | None:
     """Move a leased shard to done, and end its attempt. Return None if the attempt is no longer the current one.
 
     Holds the evaluation until the transaction ends: closing shards one after the other is what makes the last one
     know that it is the last.
     """
-    session.execute(_lock(), {"evaluation": evaluation_id})
-    values = {
-        "evaluation": evaluation_id,
-        "shard": shard_id,
-        "current": attempt,
-        "done": n_runs,
-        "spent": wall_time_s,
-        "key": result_key,
-        "sha256": result_sha256,
-    }
-    runs = _runs(session, _closed(), values)
+    session.execute(_lock(), {"evaluation": shard.evaluation_id})
+    result = {"key": result_key, "sha256": result_sha256}
+    runs = _runs(session, _closed(), shard, done=shard.n_runs, spent=wall_time_s, **result)
     if runs is not None:
-        end_attempt(session, shard_id, attempt=attempt, outcome="done", at=now(), runs_done=n_runs)
+        end_attempt(session, shard.shard_id, attempt=shard.attempt, outcome="done", runs_done=shard.n_runs)
     return runs
 
 
 def end_attempt(
-    session: Session, shard_id: int, *, attempt: int, outcome: str, at: datetime, runs_done: int = 0, detail: str = ""
+    session: Session, shard_id: int, *, attempt: int, outcome: str, runs_done: int = 0, detail: str = ""
 ) -> None:
     """Record how an attempt ended, once."""
-    ended = {"how": outcome, "at": at, "done": runs_done, "why": detail}
+    ended = {"how": outcome, "at": now(), "done": runs_done, "why": detail}
     session.execute(_ended(), {"shard": shard_id, "made": attempt} | ended)
 
 
@@ -140,8 +110,11 @@ def _set(session: Session, table: Table, row: Evaluation | Submission, values: d
         set_committed_value(row, name, value)
 
 
-def _runs(session: Session, statement: ReturningUpdate[float, int], values: dict[str, object]) -> EvaluationRuns | None:
-    row = session.execute(statement, values).one_or_none()
+def _runs(
+    session: Session, statement: ReturningUpdate[float, int], shard: ClaimedShard, **values: object
+) -> EvaluationRuns | None:
+    of = {"evaluation": shard.evaluation_id, "shard": shard.shard_id, "current": shard.attempt}
+    row = session.execute(statement, of | values).one_or_none()
     return None if row is None else EvaluationRuns(wall_time_s=row[0], unfinished_shards=row[1])
 
 

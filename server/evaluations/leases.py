@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from lethe.runtime.error_classes import OF_THE_MACHINE, ErrorClass
-from server.db import clock, database_time, now
+from server.db import clock, database_time
 from server.evaluations import (
     evaluation_repository,
     evaluations,
@@ -51,15 +51,7 @@ def claim(
 
 def heartbeat(session: Session, shard: ClaimedShard, *, lease_s: float, runs_done: int, wall_time_s: float) -> bool:
     """Say that the worker lives. Return False if the shard is no longer its own, or the submission's time is up."""
-    runs = lease_repository.hold(
-        session,
-        shard.evaluation_id,
-        shard.shard_id,
-        attempt=shard.attempt,
-        lease_s=lease_s,
-        runs_done=runs_done,
-        wall_time_s=wall_time_s,
-    )
+    runs = lease_repository.hold(session, shard, lease_s=lease_s, runs_done=runs_done, wall_time_s=wall_time_s)
     return runs is not None and not _is_over(shard, runs.wall_time_s)
 
 
@@ -74,14 +66,7 @@ def close(
 ) -> bool:
     """Store that the shard is done; the last one starts the scoring. Return False if the attempt is not current."""
     runs = lease_repository.close(
-        session,
-        shard.evaluation_id,
-        shard.shard_id,
-        attempt=shard.attempt,
-        n_runs=shard.n_runs,
-        wall_time_s=wall_time_s,
-        result_key=result_key,
-        result_sha256=result_sha256,
+        session, shard, wall_time_s=wall_time_s, result_key=result_key, result_sha256=result_sha256
     )
     if runs is None:
         return False
@@ -331,5 +316,5 @@ def _leave_failed(session: Session, shard: ClaimedShard, *, runs_done: int, deta
 
 def _end(session: Session, shard_id: int, attempt: int, outcome: str, *, runs_done: int, detail: str = "") -> None:
     lease_repository.end_attempt(
-        session, shard_id, attempt=attempt, outcome=outcome, at=now(), runs_done=runs_done, detail=detail
+        session, shard_id, attempt=attempt, outcome=outcome, runs_done=runs_done, detail=detail
     )

@@ -14,23 +14,10 @@ from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardKi
 from server.models.submission import Stage, Submission
 from server.queue import EVALUATE_SHARD, send_after_commit
 
-COPIED = (  # of a shard whose outputs are scored again
-    "team_id",
-    "split_id",
-    "competition_id",
-    "kind",
-    "first_run",
-    "n_runs",
-    "state",
-    "attempt",
-    "worker",
-    "token_id",
-    "trusted_only",
-    "runs_done",
-    "wall_time_s",
-    "result_key",
-    "result_sha256",
-)
+COPIED = (
+    "team_id", "split_id", "competition_id", "kind", "first_run", "n_runs", "state", "attempt", "worker",
+    "token_id", "trusted_only", "runs_done", "wall_time_s", "result_key", "result_sha256",
+)  # fmt: skip
 
 
 def beside(session: Session, submission: Submission, split: Split, *, rejudging_id: str) -> Evaluation:
@@ -62,7 +49,7 @@ def score_again(session: Session, evaluation: Evaluation, *, tag: str, is_curren
     copy = _add(session, submission, split, tag=tag, is_current=is_current, n_runs=evaluation.n_runs, replaced=replaced)
     session.add_all(
         Shard(evaluation_id=copy.id, **{name: getattr(shard, name) for name in COPIED})
-        for shard in _shards_of_runs(session, evaluation)
+        for shard in evaluation_repository.shards_of_runs(session, evaluation.id)
     )
     session.flush()
     evaluations.ask_for_score(session, copy.id)
@@ -158,11 +145,6 @@ def _add(
     session.add(evaluation)
     session.flush()
     return evaluation
-
-
-def _shards_of_runs(session: Session, evaluation: Evaluation) -> list[Shard]:
-    shards = evaluation_repository.get_shards(session, [evaluation.id])
-    return [shard for shard in shards if shard.kind == ShardKind.RUNS.value]
 
 
 def make_again(session: Session, evaluation_id: str, damaged: Sequence[tuple[int, str]]) -> int:

@@ -21,7 +21,7 @@ from server.models.competition import Competition, Split
 from server.models.evaluation import Shard, ShardAttempt, ShardKind, ShardState
 from server.models.submission import ENDED, Submission
 from server.models.worker import Worker, WorkerState, WorkerToken, host_of
-from server.notifications import dispatch
+from server.notifications import dispatch, notification_repository
 
 SEEN_WITHIN = timedelta(seconds=60)  # a worker reports every 20 s, unless it holds a lease
 LEAVING = (WorkerState.DRAINING.value, WorkerState.STOPPED.value)  # as workers that are restarted
@@ -104,7 +104,8 @@ def tell_organisers(session: Session) -> int:
             f"can do them: {each.reason}. They run by themselves as soon as somebody can"
         )
         path = f"/organise/{competition.slug}"
-        dispatch.write_to_organisers(session, competition, subject="work that nobody can do", text=text, path=path)
+        organisers = notification_repository.addresses_of_organisers(session, competition.id)
+        dispatch.write(session, competition, organisers, subject="work that nobody can do", text=text, path=path)
     return len(told)
 
 
@@ -199,8 +200,7 @@ def _first_shard(session: Session, submission: Submission) -> tuple[Shard | None
     """Return the shard that is served next, None while one is served; and whether a run has begun."""
     if submission.stage in ENDED:
         return None, False
-    evaluations = evaluation_repository.get_evaluations(session, [submission.id], visibility=Visibility.PUBLIC.value)
-    current = next((evaluation for evaluation in evaluations if evaluation.is_current), None)
+    current = evaluation_repository.current_evaluation(session, submission.id, Visibility.PUBLIC.value)
     shards = evaluation_repository.get_shards(session, [current.id]) if current else []
     if any(shard.state == ShardState.LEASED.value for shard in shards if shard.kind != ShardKind.SMOKE.value):
         return None, True

@@ -5,12 +5,11 @@ Which ones is drawn when all runs are done, by the system's random numbers: no w
 
 import math
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
-from server.db import now
 from server.evaluations import evaluation_repository, evaluations, lease_repository
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardKind, ShardState
@@ -79,8 +78,7 @@ def take_back(session: Session, evaluation_id: str, *, reason: str, token_id: st
     if not taken:
         return 0
     for shard in taken:
-        ended: Mapping[str, object] = {"outcome": "given-back", "at": now(), "detail": reason}
-        lease_repository.end_attempt(session, shard.id, attempt=shard.attempt, **ended)  # type: ignore[arg-type]
+        lease_repository.end_attempt(session, shard.id, attempt=shard.attempt, outcome="given-back", detail=reason)
     over = evaluation.state in (EvaluationState.FAILED.value, EvaluationState.CANCELLED.value)
     state = ShardState.CANCELLED if over else ShardState.QUEUED
     evaluation_repository.forget_results(session, taken, state=state, trusted_only=True)

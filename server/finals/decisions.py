@@ -2,6 +2,7 @@
 
 from sqlalchemy.orm import Session
 
+from lethe.competition.visibility import Visibility
 from server import audit
 from server.competitions import competition_repository, competitions, lifecycle
 from server.db import now
@@ -45,7 +46,7 @@ def use_next_choice(session: Session, submission: Submission, *, actor: Account,
 def run_again(session: Session, submission: Submission, *, actor: Account, reason: str) -> Evaluation:
     """Decide that a failed final is evaluated on the private split once more."""
     competition = _locked_for_decision(session, submission)
-    split = finals_repository.private_split(session, competition.id)
+    split = competitions.get_split(session, competition, Visibility.PRIVATE)
     evaluation = rerun.instead(session, submission, split)
     audit.record(session, actor, "final.run_again", competition=competition, subject=submission.id, reason=reason)
     return evaluation
@@ -61,7 +62,7 @@ def rescore(
         raise Conflict(f"{competition.slug} is {competition.state}; finals are run again between close and reveal")
     if submission.id not in {final.id for final in finals_repository.finals(session, competition.id)}:
         raise Conflict(f"{submission.id} is not a final")
-    evaluation = rerun.instead(session, submission, finals_repository.private_split(session, competition.id))
+    evaluation = rerun.instead(session, submission, competitions.get_split(session, competition, Visibility.PRIVATE))
     audit.record(session, actor, "final.run_again", competition=competition, subject=submission.id, reason=reason)
     for each in (competitions.root(session, competition), competition):
         if each.state == CompetitionState.PROVISIONAL:
@@ -75,7 +76,7 @@ def _locked_for_decision(session: Session, submission: Submission) -> Competitio
         raise Conflict(f"{submission.id} has parts, one for each task; decide on the part that failed")
     if competition.state != CompetitionState.CLOSED or competition.frozen_at is None:
         raise Conflict(f"{competition.slug} is {competition.state}; decisions are taken while finals are re-scored")
-    split = finals_repository.private_split(session, competition.id)
+    split = competitions.get_split(session, competition, Visibility.PRIVATE)
     evaluation = finals_repository.current_evaluations(session, [submission.id], split.id).get(submission.id)
     if (
         not submission.selected

@@ -144,7 +144,7 @@ def rescoring(session: Session, competition: Competition) -> Rescoring:
     """Return how far the re-scoring is, for organisers; of a competition with tasks, that of all of them."""
     if tasks := competitions.tasks(session, competition):
         return _together([rescoring(session, task) for task in tasks])
-    split = finals_repository.private_split(session, competition.id)
+    split = competitions.get_split(session, competition, Visibility.PRIVATE)
     frozen = competition.frozen_at is not None
     finals = finals_repository.finals(session, competition.id) if frozen else []
     current = finals_repository.current_evaluations(session, [final.id for final in finals], split.id)
@@ -180,7 +180,7 @@ def is_complete(session: Session, competition: Competition) -> bool:
     """Return whether every final has a private score, in every task."""
     if tasks := competitions.tasks(session, competition):
         return all(is_complete(session, task) for task in tasks)
-    split = finals_repository.private_split(session, competition.id)
+    split = competitions.get_split(session, competition, Visibility.PRIVATE)
     finals = finals_repository.finals(session, competition.id)
     current = finals_repository.current_evaluations(session, [final.id for final in finals], split.id)
     return all(final.id in current and current[final.id].state == EvaluationState.SCORED for final in finals)
@@ -246,7 +246,7 @@ def _together(tasks: Sequence[Rescoring]) -> Rescoring:
 
 def _all_settled(session: Session, competition: Competition) -> bool:
     """Start what is missing, retry what the host failed at. Return whether nothing is left to wait for."""
-    split = finals_repository.private_split(session, competition.id)
+    split = competitions.get_split(session, competition, Visibility.PRIVATE)
     finals = finals_repository.finals(session, competition.id)
     current = finals_repository.current_evaluations(session, [final.id for final in finals], split.id)
     states = [_settle(session, final, split, current.get(final.id)) for final in finals]

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session, joinedload
 
 from lethe.competition.visibility import Visibility
 from server.disclosure.gate import score_order
-from server.models.competition import Split, Team
+from server.models.competition import Team
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard, ShardKind, score_table
 from server.models.submission import ENDED, Submission
 
@@ -143,13 +143,6 @@ def count_unconfirmed(session: Session, competition_id: str, visibility: Visibil
         )
     )
     return session.scalar(statement) or 0
-
-
-def private_split(session: Session, competition_id: str) -> Split:
-    statement = select(Split).where(
-        Split.competition_id == competition_id, Split.visibility == Visibility.PRIVATE.value, Split.is_current
-    )
-    return session.scalars(statement).one()
 
 
 def runs_done(session: Session, evaluation_ids: Sequence[str]) -> int:

@@ -5,19 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Executable, Select, String, and_, cast, func, null, select
+from sqlalchemy import ColumnElement, Executable, Select, String, and_, case, cast, func, null, select
 from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from server.disclosure.gate import score_order
 from server.leaderboard.ranking import Entry, RowKind, Try
 from server.models.competition import Split, Team
-from server.models.evaluation import Evaluation, PrivateScore, PublicScore
+from server.models.evaluation import Evaluation, PrivateScore, PublicScore, ScoreTable, score_table
 from server.models.submission import Submission
 
-ScoreTable = type[PublicScore] | type[PrivateScore]
-TABLES: dict[Visibility, ScoreTable] = {Visibility.PUBLIC: PublicScore, Visibility.PRIVATE: PrivateScore}
-DISQUALIFIED, BASELINE, UNCONFIRMED, TEAM = RowKind.DISQUALIFIED, RowKind.BASELINE, RowKind.UNCONFIRMED, RowKind.TEAM
 PORTION = 500  # rows that are read while other threads wait
 
 
@@ -36,40 +33,15 @@ def entries(
     n_models: N of the board; a score of another number of runs is not compared with its scores. phase: of whose
     submissions alone the board is; empty for the official one.
     """
-    statement = _standings(
-        TABLES[visibility], competition_id, n_models=n_models, with_intervals=with_intervals, phase=phase
+    table = score_table(visibility)
+    rows = _rows(
+        session, _standings(table, competition_id, n_models=n_models, with_intervals=with_intervals, phase=phase)
     )
     return [
         Entry(
-            team_id,
-            team,
-            DISQUALIFIED if is_disqualified else BASELINE if is_baseline else UNCONFIRMED if is_unconfirmed else TEAM,
-            score,
-            submission_id,
-            _moment(received_at),
-            low,
-            high,
-            tied_group,
-            n_entries,
-            _moment(last_entry_at) if last_entry_at else None,
-            mode,
+            team_id, team, RowKind(kind), score, its_id, _moment(at), low, high, tied, n, last and _moment(last), mode
         )
-        for (
-            team_id,
-            team,
-            is_baseline,
-            is_disqualified,
-            is_unconfirmed,
-            score,
-            submission_id,
-            received_at,
-            low,
-            high,
-            tied_group,
-            n_entries,
-            last_entry_at,
-            mode,
-        ) in _rows(session, statement)
+        for team_id, team, kind, score, its_id, at, low, high, tied, n, last, mode in rows
     ]
 
 
@@ -80,7 +52,7 @@ def activity(session: Session, competition_id: str, *, phase: str) -> dict[str, 
 
 def replicates(session: Session, visibility: Visibility, submission_ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """Return what was stored for paired tests with the score that counts, by submission id."""
-    table = TABLES[visibility]
+    table = score_table(visibility)
     statement = (
         select(table.submission_id, table.replicates)
         .join(Evaluation, Evaluation.id == table.evaluation_id)
@@ -150,14 +122,18 @@ def _standings(
     """Select each team with its best score and its activity; moments as they are written."""
     best = _placed_scores(table, competition_id, n_models, phase).subquery()
     active = _activity(competition_id, phase).subquery()
+    kind = case(
+        (Team.disqualified_at.is_not(None), RowKind.DISQUALIFIED.value),
+        (Team.is_baseline, RowKind.BASELINE.value),
+        (best.c.is_unconfirmed, RowKind.UNCONFIRMED.value),
+        else_=RowKind.TEAM.value,
+    )
     interval = (best.c.interval_low, best.c.interval_high) if with_intervals else (null(), null())
     return (
         select(
             Team.id,
             Team.name,
-            Team.is_baseline,
-            Team.disqualified_at.is_not(None),
-            best.c.is_unconfirmed,
+            kind,
             best.c.final_score,
             best.c.submission_id,
             cast(best.c.received_at, String),
@@ -243,7 +219,7 @@ def _counts(competition_id: str, n_models: int, phase: str) -> ColumnElement[boo
 
 def best_scores(session: Session, visibility: Visibility) -> Sequence[tuple[str, int, float]]:
     """Return competition id, number of ranked teams and best score, of all competitions with scores."""
-    table = TABLES[visibility]
+    table = score_table(visibility)
     counts = [Submission.is_official.is_(True), Submission.disqualified_at.is_(None), Evaluation.is_current.is_(True)]
     if table is PrivateScore:
         counts += [Submission.selected.is_(True), Submission.excluded_at.is_(None)]

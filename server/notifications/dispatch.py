@@ -4,13 +4,12 @@ Both are stored in the transaction of the act itself. Neither holds a figure or 
 the pages' own permissions.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from server.models.account import Account
 from server.models.competition import Competition
 from server.models.submission import Fault, Submission
 from server.notifications import email_delivery, notification_repository, outbox, webhooks
@@ -61,46 +60,10 @@ def notify(session: Session, competition_id: str, event: str, data: dict[str, An
         _queue(session, addresses, email_delivery.competition_email(competition, event, data))
 
 
-def write_to_organisers(session: Session, competition: Competition, *, subject: str, text: str, path: str) -> None:
-    """Store a mail to each organiser who wants mail, with a link to a page of this instance."""
-    addresses = notification_repository.addresses_of_organisers(session, competition.id)
-    _write(session, competition, addresses, subject=subject, text=text, path=path)
-
-
-def write_to_account(
-    session: Session, competition: Competition, account: Account, *, subject: str, text: str, path: str
+def write(
+    session: Session, competition: Competition, addresses: Sequence[str], *, subject: str, text: str, path: str
 ) -> None:
-    """Store a mail to one person who wants mail."""
-    addresses = notification_repository.addresses_of_account(session, account.id)
-    _write(session, competition, addresses, subject=subject, text=text, path=path)
-
-
-def write_to_everybody(
-    session: Session, competition: Competition, *, subject: str, text: str, path: str, but: Account
-) -> None:
-    """Store a mail to each who takes part or organises and wants mail, but to one who is written to otherwise."""
-    addresses = notification_repository.addresses_of_competition(session, competition.id)
-    others = [address for address in addresses if address != but.email]
-    _write(session, competition, others, subject=subject, text=text, path=path)
-
-
-def write_to_team(
-    session: Session, competition: Competition, team_id: str, *, subject: str, text: str, path: str
-) -> None:
-    """Store a mail to each member of a team who wants mail."""
-    _write(
-        session,
-        competition,
-        notification_repository.addresses_of_team(session, team_id),
-        subject=subject,
-        text=text,
-        path=path,
-    )
-
-
-def _write(
-    session: Session, competition: Competition, addresses: list[str], *, subject: str, text: str, path: str
-) -> None:
+    """Store a mail to each address, with a link to a page of this instance."""
     _queue(session, addresses, email_delivery.letter(competition, subject=subject, text=text, path=path))
 
 
@@ -131,5 +94,5 @@ def _notify_of_decision(session: Session, competition: Competition, event: str, 
         _queue(session, addresses, DECISIONS[event](competition, **data))
 
 
-def _queue(session: Session, addresses: list[str], email: EmailContent) -> None:
+def _queue(session: Session, addresses: Sequence[str], email: EmailContent) -> None:
     outbox.queue_mails(session, addresses, subject=email.subject, body=email.body)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from html import unescape
 from pathlib import Path
@@ -33,29 +33,21 @@ TABLE_SUFFIXES = (".csv", ".txt", ".json")
 MAX_TABLE_BYTES = 64 << 20  # tables are read into memory as a whole, pictures and arrays are not
 
 
-@dataclass(frozen=True)
-class Content:
-    """What a dataset's archive holds, unpacked."""
-
-    files: int
-    unpacked_bytes: int
-
-
-def check(file: IO[bytes], *, limits: Mapping[str, int]) -> Content:
-    """Read every file of the archive once. Raises InvalidInput. limits: `files` and `unpacked_bytes`."""
+def check_dataset(file: IO[bytes], *, limits: Mapping[str, int]) -> dict[str, int]:
+    """Read every file of the archive once, return their number and bytes. Raises InvalidInput. limits: of both."""
     with opened(file, limits) as (archive, entries):
         for entry in entries:
             for _ in read_chunks(archive, entry):
                 pass
-        return Content(len(entries), sum(entry.file_size for entry in entries))
+        return {"files": len(entries), "unpacked_bytes": sum(entry.file_size for entry in entries)}
 
 
-def unpack(file: IO[bytes], folder: Path, *, limits: Mapping[str, int]) -> None:
-    """Write every file of the archive below a folder that is there and empty. Raises InvalidInput as `check` does."""
+def unpack_dataset(file: IO[bytes], *, folder: str, limits: Mapping[str, int]) -> None:
+    """Write every file of the archive below an empty folder of this host. Raises InvalidInput as `check_dataset`."""
     with opened(file, limits) as (archive, entries):
         top = common_folder([entry.filename for entry in entries])
         for entry in entries:
-            path = folder / entry.filename.removeprefix(top)
+            path = Path(folder) / entry.filename.removeprefix(top)
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("xb") as target:  # nothing is there yet, and so no link
                 for chunk in read_chunks(archive, entry):
@@ -64,7 +56,7 @@ def unpack(file: IO[bytes], folder: Path, *, limits: Mapping[str, int]) -> None:
 
 @contextmanager
 def opened(file: IO[bytes], limits: Mapping[str, int]) -> Iterator[Opened]:
-    """Yield a dataset's archive and its files. Raises InvalidInput as `check` does."""
+    """Yield a dataset's archive and its files. Raises InvalidInput as `check_dataset` does."""
     try:
         with checked_archive(file, limits=ArchiveLimits(ratio_from_bytes=16 << 20, **limits)) as (archive, entries):
             if not entries:
@@ -78,37 +70,12 @@ def opened(file: IO[bytes], limits: Mapping[str, int]) -> Iterator[Opened]:
 
 
 MAX_LENGTH = 2000
-ATTRIBUTES = frozenset(
-    [
-        "accent",
-        "accentunder",
-        "columnalign",
-        "columnlines",
-        "columnspacing",
-        "depth",
-        "display",
-        "displaystyle",
-        "fence",
-        "form",
-        "height",
-        "largeop",
-        "linethickness",
-        "lspace",
-        "mathvariant",
-        "maxsize",
-        "minsize",
-        "movablelimits",
-        "notation",
-        "rowlines",
-        "rowspacing",
-        "rspace",
-        "scriptlevel",
-        "separator",
-        "stretchy",
-        "symmetric",
-        "width",
-    ]
-)
+ATTRIBUTES = frozenset((
+    "accent", "accentunder", "columnalign", "columnlines", "columnspacing", "depth", "display", "displaystyle",
+    "fence", "form", "height", "largeop", "linethickness", "lspace", "mathvariant", "maxsize", "minsize",
+    "movablelimits", "notation", "rowlines", "rowspacing", "rspace", "scriptlevel", "separator", "stretchy",
+    "symmetric", "width",
+))  # fmt: skip
 MAX_CLASSES = 50  # whose counts are shown
 
 
@@ -138,7 +105,7 @@ def _as_written(latex: str) -> str:
     return str(escape(latex))
 
 
-def propose_for(
+def propose_competition(
     file: IO[bytes],
     *,
     limits: Mapping[str, int],
@@ -238,21 +205,6 @@ def render_markdown(data: bytes) -> str:
         reader, allow_labels=False, allow_space=False, allow_digits=False, renderer=formula
     )
     return str(reader.render(data.decode()))
-
-
-def check_dataset(file: IO[bytes], *, limits: Mapping[str, int]) -> dict[str, int]:
-    """Return the number of a dataset's files, and their bytes. Raises InvalidInput."""
-    return vars(check(file, limits=limits))
-
-
-def propose_competition(file: IO[bytes], *, limits: Mapping[str, int], **options: Any) -> dict[str, Any]:
-    """Return what an archive holds and the competition proposed for it: server.parsing.proposal."""
-    return propose_for(file, limits=limits, **options)
-
-
-def unpack_dataset(file: IO[bytes], *, folder: str, limits: Mapping[str, int]) -> None:
-    """Write the files of a dataset below a folder of this host. Raises InvalidInput."""
-    unpack(file, Path(folder), limits=limits)
 
 
 def _sources(data: bytes, *, kind: str, filename: str) -> list[tuple[str, str]]:

@@ -8,12 +8,13 @@ from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, Histogram
 from sqlalchemy.exc import SQLAlchemyError
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from lethe.errors import NotFound
 from server.admission import AdmissionDep
 from server.deps import SettingsDep, UnadmittedDatabase
 from server.errors import NotAuthenticated, Overloaded
+from server.middleware import HttpMiddleware
 from server.prometheus import exposition
 
 REQUESTS = Counter("lethe_http_requests", "Requests answered", ["method", "route", "status"])
@@ -26,16 +27,10 @@ SECONDS = Histogram(
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-class Measured:
-    """ASGI middleware."""
+class Measured(HttpMiddleware):
+    """Counts requests and the time that they take."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = 500
         started = time.perf_counter()
 

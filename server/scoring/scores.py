@@ -1,6 +1,6 @@
 """Scores, written exactly once (the primary key is the evaluation), the doubts about them, and groups of ties."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
@@ -17,7 +17,15 @@ from server.disclosure import gate
 from server.evaluations import evaluation_repository, leak_budget
 from server.metric_results import metric_results
 from server.models.competition import Competition, Split, Team
-from server.models.evaluation import Evaluation, EvaluationState, PrivateScore, PublicScore, Rejudging, Shard, ShardKind
+from server.models.evaluation import (
+    Evaluation,
+    EvaluationState,
+    PrivateScore,
+    PublicScore,
+    Rejudging,
+    Shard,
+    score_table,
+)
 from server.models.submission import Stage, Submission
 from server.notifications import dispatch
 from server.queue import GROUP_TIES, send_after_commit
@@ -90,21 +98,17 @@ class ScoreRecord(BaseModel):
     epsilon: bytes | None = None  # as `models.evaluation` keeps it
 
 
-def claim(session: Session, evaluation_id: str, *, lease_s: float) -> list[Shard] | None:
+def claim(session: Session, evaluation_id: str, *, lease_s: float) -> Sequence[Shard] | None:
     """Lease the scoring of an evaluation. Return the shards of its runs, in order, None if there is nothing to do.
 
     A worker holds it until its score is recorded and `record_doubt` was called; if it is lost, another claims it.
     """
     if not evaluation_repository.claim_scoring(session, evaluation_id, lease_s=lease_s):
         return None
-    if session.get_one(Evaluation, evaluation_id).state not in (
-        EvaluationState.SCORING.value,
-        EvaluationState.SCORED.value,
-    ):
+    if session.get_one(Evaluation, evaluation_id).state not in (EvaluationState.SCORING, EvaluationState.SCORED):
         evaluation_repository.hold_scoring(session, evaluation_id, lease_s=None)
         return None
-    shards = [s for s in evaluation_repository.get_shards(session, [evaluation_id]) if s.kind == ShardKind.RUNS.value]
-    return sorted(shards, key=lambda shard: shard.first_run)
+    return evaluation_repository.shards_of_runs(session, evaluation_id)
 
 
 def record(
@@ -127,8 +131,7 @@ def record(
         return False
     split = session.get_one(Split, evaluation.split_id)
     is_public = split.visibility == Visibility.PUBLIC.value
-    table = PublicScore if is_public else PrivateScore
-    found = table(
+    found = score_table(split.visibility)(
         evaluation_id=evaluation_id,
         submission_id=evaluation.submission_id,
         scorer_version=evaluation.scorer_version,

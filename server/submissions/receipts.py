@@ -36,7 +36,7 @@ from server.evaluations.claimed_shard import run_seed
 from server.finals import finals_repository
 from server.models.account import Account
 from server.models.competition import Split
-from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard, ShardAttempt, ShardKind
+from server.models.evaluation import Evaluation, PrivateScore, PublicScore, Shard, ShardAttempt
 from server.models.submission import Submission
 from server.submissions import submission_repository
 
@@ -121,7 +121,7 @@ def _body(
 ) -> dict[str, Any]:
     evaluation = session.get_one(Evaluation, score.evaluation_id)
     split = session.get_one(Split, evaluation.split_id)
-    shards = [s for s in evaluation_repository.get_shards(session, [evaluation.id]) if s.kind == ShardKind.RUNS]
+    shards = evaluation_repository.shards_of_runs(session, evaluation.id)
     attempts = evaluation_repository.get_attempts(session, [evaluation.id]) if exact else ()
     shown = gate.score(score, submission.competition, received_at=submission.received_at)
     libraries = stored_file(submission.competition).submissions.libraries

@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.db import now
-from server.middleware import PROXY_LIFETIME
+from server.middleware import PROXY_LIFETIME, HttpMiddleware
 from server.web.cookies import FLASH_COOKIE, SESSION_COOKIE, theme
 
 MAX_BYTES = 16 << 20
@@ -38,16 +38,16 @@ class _Answer:
     is_held: bool
 
 
-class LastAnswers:
-    """ASGI middleware. Keeps answers by address and theme, the newest within a bound in bytes."""
+class LastAnswers(HttpMiddleware):
+    """Keeps answers by address and theme, the newest within a bound in bytes."""
 
     def __init__(self, app: ASGIApp, *, max_bytes: int = MAX_BYTES) -> None:
-        self.app = app
+        super().__init__(app)
         self.max_bytes = max_bytes
         self.kept: dict[Key, tuple[bytes, str, datetime]] = {}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "GET":
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "GET":
             await self.app(scope, receive, send)
             return
         request = Request(scope)

@@ -1,4 +1,4 @@
-"""All pages. `server.main` includes `router` and calls `server.middleware.add_security_headers(app)`.
+"""All pages. `server.main` includes `router` and adds `server.middleware.SecurityHeaders`.
 
 An address that no page has is answered by `not_found_page`, which `server.main` may give to people's browsers.
 """

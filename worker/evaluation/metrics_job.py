@@ -28,7 +28,7 @@ from server.evaluations import evaluation_repository
 from server.evaluations.results import weights_key
 from server.metric_results import metric_results
 from server.metric_results.metric_results import ComputedMetric, WaitingMetric
-from server.models.evaluation import Shard, ShardKind, ShardState
+from server.models.evaluation import Shard, ShardState
 from server.storage import DamagedFile
 from worker.context import WorkerContext
 from worker.evaluation.scoring_job import ScoringWork, scoring_work
@@ -120,8 +120,7 @@ def compute_metrics(context: WorkerContext, evaluation_id: str) -> int:
 
 
 def _work(session: Session, evaluation_id: str) -> ScoringWork:
-    shards = [s for s in evaluation_repository.get_shards(session, [evaluation_id]) if s.kind == ShardKind.RUNS]
-    return scoring_work(session, evaluation_id, sorted(shards, key=lambda shard: shard.first_run))
+    return scoring_work(session, evaluation_id, evaluation_repository.shards_of_runs(session, evaluation_id))
 
 
 def _compute(context: WorkerContext, work: ScoringWork, asked: Sequence[WaitingMetric]) -> None:

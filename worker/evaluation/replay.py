@@ -21,7 +21,7 @@ from server.disclosure.gate import show_score
 from server.errors import Conflict
 from server.evaluations import evaluation_repository, lease_repository
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure, claimed_shard
-from server.models.evaluation import PrivateScore, PublicScore, Shard, ShardKind
+from server.models.evaluation import Shard
 from server.storage import Storage
 from worker.context import RunningContext
 from worker.evaluation.scoring_job import compared_with, oracle_score, rank_outputs
@@ -112,24 +112,15 @@ def not_repeated(run: int, error_class: str, message: str) -> str:
 def stored_score(database: Database, submission_id: str, visibility: Visibility) -> Stored:
     """Return what a submission was scored with on one split. Raises NotFound, or Conflict if there is no score."""
     with database.read() as session:
-        known = evaluation_repository.get_evaluations(session, [submission_id], visibility=visibility.value)
-        evaluation = next((one for one in known if one.is_current), None)
+        evaluation = evaluation_repository.current_evaluation(session, submission_id, visibility.value)
         if evaluation is None:
             raise NotFound(f"Submission {submission_id!r} was not evaluated on the {visibility} split here")
-        is_public = visibility == Visibility.PUBLIC
-        score: PublicScore | PrivateScore | None = (
-            session.get(PublicScore, evaluation.id) if is_public else session.get(PrivateScore, evaluation.id)
-        )
+        score = evaluation_repository.get_score(session, evaluation, visibility.value)
         if score is None:
             raise Conflict(
                 f"Submission {submission_id} is {evaluation.state} on the {visibility} split; it has no score"
             )
         found, submission, split, competition = lease_repository.context(session, evaluation.id)
-        runs = [
-            shard
-            for shard in evaluation_repository.get_shards(session, [found.id])
-            if shard.kind == ShardKind.RUNS.value
-        ]
 
         def given(shard: Shard) -> tuple[ClaimedShard, str, str]:
             claimed = claimed_shard(shard, found, submission, split, competition)
@@ -145,7 +136,7 @@ def stored_score(database: Database, submission_id: str, visibility: Visibility)
             split_device=split.device,
             split_versions=split.versions,
             file=stored_file(competition),
-            shards=tuple(given(shard) for shard in sorted(runs, key=lambda shard: shard.first_run)),
+            shards=tuple(map(given, evaluation_repository.shards_of_runs(session, found.id))),
         )
 
 

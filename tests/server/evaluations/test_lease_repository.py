@@ -51,15 +51,7 @@ def test_heartbeat_sums_other_shards_and_its_own_new_values(database: Database, 
     assert close(database, first, wall_time_s=100.0)
     for spent in (10.0, 20.0):
         with database.write() as session:
-            runs = lease_repository.hold(
-                session,
-                second.evaluation_id,
-                second.shard_id,
-                attempt=second.attempt,
-                lease_s=60,
-                runs_done=1,
-                wall_time_s=spent,
-            )
+            runs = lease_repository.hold(session, second, lease_s=60, runs_done=1, wall_time_s=spent)
         assert runs == EvaluationRuns(wall_time_s=100.0 + spent, unfinished_shards=2)
 
 

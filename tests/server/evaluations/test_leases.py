@@ -118,7 +118,7 @@ def all_runs_done(database: Database, submission: Submission) -> str:
 
 
 def test_score_is_requested_again_whatever_the_workers_clock(database, submit, sent, monkeypatch):
-    for module in ("evaluations", "leases"):
+    for module in ("evaluations", "lease_repository"):
         monkeypatch.setattr(f"server.evaluations.{module}.now", lambda: now() + timedelta(hours=1))
     all_runs_done(database, submit("a"))
     sent.clear()  # the message is lost
