@@ -105,7 +105,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def add_handlers(app: FastAPI) -> None:
     """Answer every error of the API with a problem document."""
     app.add_exception_handler(AppError, _app_error)
-    app.add_exception_handler(RequestValidationError, _wrong_request)
+    app.add_exception_handler(RequestValidationError, _app_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(OperationalError, _database_away)
     app.add_exception_handler(PoolTimeout, _database_away)
@@ -153,10 +153,6 @@ async def _app_error(request: Request, error: Exception) -> Response:
     if status_of(found) >= 500 and not isinstance(found, Overloaded):  # which the requests' own lines tell
         log.error("host fault", detail=found.detail)
     return respond(request, found)
-
-
-async def _wrong_request(request: Request, error: Exception) -> Response:
-    return respond(request, as_app_error(error))
 
 
 async def _database_away(request: Request, error: Exception) -> Response:

@@ -65,7 +65,7 @@ FORBIDDEN = {
         ("server/api/rejudging.py", "from server.evaluations import queue_repository"),
         ("server/api/workers/remote_router.py", "import server.workers.worker_repository"),
         ("server/api/auth_dependencies.py", "import server.accounts.account_repository"),
-        ("server/api/admin/schemas.py", "from server.admin import exports_repository"),
+        ("server/api/admin/schemas.py", "from server.admin import admin_repository"),
         ("server/prometheus/router.py", "import server.prometheus.figures_repository"),
         ("server/web/rendering.py", "import server.submissions.submission_repository"),
         ("server/web/place_request.py", "from server.finals import finals_repository"),

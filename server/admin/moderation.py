@@ -1,5 +1,7 @@
-"""What organisers may do to submissions and teams, in every state: each act with a reason, each recorded."""
+"""What organisers may do to submissions and teams, in every state, and administrators to accounts: each act with a
+reason, each recorded."""
 
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 
 from sqlalchemy.orm import Session
@@ -7,6 +9,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, NotFound, Violation
 from server import audit
+from server.accounts import accounts
 from server.admin.competition_edits import may_change
 from server.competitions import competition_repository, competitions, lifecycle
 from server.datetime_format import in_words
@@ -14,13 +17,13 @@ from server.db import now
 from server.errors import Conflict
 from server.evaluations import evaluation_repository, evaluations, parts, rerun
 from server.finals import decisions, finals
-from server.models.account import Account
+from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionState, Team
 from server.models.submission import ENDED, Stage, Submission
 from server.notifications import dispatch, notification_repository
 from server.queue import GROUP_TIES, send_after_commit
 from server.submissions import submission_repository
-from server.teams import team_repository
+from server.teams import team_repository, teams
 
 RUN_AGAIN = (*ENDED, Stage.SCORING)  # one that cannot be scored must not wait for ever
 
@@ -147,3 +150,65 @@ def extend_team(
     text, path = f"Your team {team.name} {said}.\n\nReason: {reason}", f"/competitions/{competition.slug}/submit"
     dispatch.write(session, competition, members, subject="your team's end", text=text, path=path)
     return team
+
+
+ACTS: Mapping[str, Callable[..., None]] = {
+    "cancel": cancel,
+    "run-again": run_again,
+    "confirm": confirm,
+    "disqualify": disqualify,
+    "restore": restore,
+}
+ON_ONE_SPLIT = ("run-again", "confirm")
+TEAM_ACTS = ("disqualify", "restore", "rename", "extend")
+ACCOUNT_ACTS = ("ban", "unban", *(f"make-{role.value}" for role in Role))
+
+
+def require_act(act: str, allowed: Collection[str]) -> None:
+    """Raise InvalidInput for what is none of the acts."""
+    if act not in allowed:
+        raise InvalidInput(f"{act!r} is not an act; allowed are {', '.join(allowed)}")
+
+
+def act_on_submission(
+    session: Session, submission: Submission, act: str, *, visibility: Visibility, actor: Account, reason: str
+) -> None:
+    """Carry out one of ACTS. visibility: where it is run again, or whose score is confirmed."""
+    split = {"visibility": visibility} if act in ON_ONE_SPLIT else {}
+    ACTS[act](session, submission, **split, actor=actor, reason=reason)
+
+
+def act_on_team(
+    session: Session,
+    competition: Competition,
+    team_id: str,
+    act: str,
+    *,
+    name: str,
+    until: datetime | None,
+    actor: Account,
+    reason: str,
+) -> Team:
+    """Carry out one of TEAM_ACTS. name: the new one. until: the team's own end, or None."""
+    require_act(act, TEAM_ACTS)
+    team = get_team(session, competition, team_id)
+    if act == "extend":
+        return extend_team(session, competition, team, until=until, actor=actor, reason=reason)
+    if act == "rename":
+        teams.rename(session, team, name=name, actor=actor, reason=reason)
+    else:
+        (disqualify_team if act == "disqualify" else restore_team)(session, team, actor=actor, reason=reason)
+    return team
+
+
+def act_on_account(session: Session, name: str, act: str, *, actor: Account, reason: str) -> Account:
+    """Carry out one of ACCOUNT_ACTS. Raises NotFound, or Conflict for the own account."""
+    require_act(act, ACCOUNT_ACTS)
+    account = accounts.find(session, name)
+    if account.id == actor.id:
+        raise Conflict("An administrator cannot do this to the own account")
+    if act in ("ban", "unban"):
+        (accounts.disable if act == "ban" else accounts.enable)(session, account, actor=actor, reason=reason)
+    else:
+        accounts.set_role(session, account, Role(act.removeprefix("make-")), actor=actor, reason=reason)
+    return account

@@ -59,18 +59,8 @@ def ensure(session: Session, file: CompetitionFile, *, organiser: Account) -> Co
 
 
 def _create(session: Session, file: CompetitionFile, key: str, *, organiser: Account) -> Competition:
-    config = as_stored(file)
-    competition = Competition(
-        slug=file.slug,
-        title=file.title,
-        summary=file.summary,
-        opens_at=file.opens_at,
-        closes_at=file.closes_at,
-        config=config,
-        source=dumps(config, indent=1),
-        created_by=organiser.id,
-        cell_key=key,
-    )
+    competition = competitions.draft(file, dumps(as_stored(file), indent=1), organiser=organiser)
+    competition.cell_key = key
     try:
         with session.begin_nested():
             session.add(competition)

@@ -102,7 +102,7 @@ def create(session: Session, text: str, *, organiser: Account, source: str = "co
         datasets.check_usable(session, each, actor=organiser)
     if file.slug.startswith(competition_repository.DELETED):
         raise InvalidCompetitionFile("slug is reserved", violations=(Violation("slug", "is reserved", file.slug),))
-    competition = _draft(file, text, organiser=organiser)
+    competition = draft(file, text, organiser=organiser)
     _add(session, competition)
     session.add(CompetitionOrganiser(competition_id=competition.id, account_id=organiser.id))
     add_evaluated(session, competition, file)
@@ -116,7 +116,7 @@ def add_evaluated(session: Session, competition: Competition, file: CompetitionF
     evaluated = [competition]
     if file.tasks:
         creator = session.get_one(Account, competition.created_by)
-        evaluated = [_draft(task, "", organiser=creator) for task in file.tasks]
+        evaluated = [draft(task, "", organiser=creator) for task in file.tasks]
         for place, task in enumerate(evaluated):
             task.parent_id, task.task_name, task.task_place = competition.id, task_name(task.slug), place
             _add(session, task)
@@ -124,7 +124,8 @@ def add_evaluated(session: Session, competition: Competition, file: CompetitionF
     session.flush()
 
 
-def _draft(file: CompetitionFile, source: str, *, organiser: Account) -> Competition:
+def draft(file: CompetitionFile, source: str, *, organiser: Account) -> Competition:
+    """Return a competition of a file that is not stored yet."""
     return Competition(
         slug=file.slug,
         title=file.title,

@@ -55,8 +55,14 @@ def issue(
     session: Session, settings: Settings, submission: Submission, visibility: Visibility, *, is_organiser: bool
 ) -> dict[str, Any]:
     """Return the signed receipt of a submission's score on one split. Raises NotFound if none is shown."""
-    if stored_file(submission.competition).tasks:
-        return _of_parts(session, settings, submission, visibility, is_organiser=is_organiser)
+    make = _of_parts if stored_file(submission.competition).tasks else _of_score
+    body = make(session, settings, submission, visibility, is_organiser=is_organiser)
+    return {**body, "public_key": public_key_text(settings), "signature": sign(settings, body)}
+
+
+def _of_score(
+    session: Session, settings: Settings, submission: Submission, visibility: Visibility, *, is_organiser: bool
+) -> dict[str, Any]:
     may_see = visibility in gate.receipts_shown(submission.competition, organiser=is_organiser)
     score = _score(session, submission.id, visibility) if may_see else None
     if score is None:
@@ -65,20 +71,11 @@ def issue(
     body = _body(session, settings, submission, score, exact=exact)
     if not submission.competition.scores_verified:
         body["unverified_archive"] = submission.competition.archive_key
-    return {
-        **body,
-        "public_key": public_key_text(settings),
-        "signature": sign(settings, body),
-    }
+    return body
 
 
 def _of_parts(
-    session: Session,
-    settings: Settings,
-    submission: Submission,
-    visibility: Visibility,
-    *,
-    is_organiser: bool,
+    session: Session, settings: Settings, submission: Submission, visibility: Visibility, *, is_organiser: bool
 ) -> dict[str, Any]:
     """Return a receipt that holds those of the parts, by task; what was not scored has none. Raises NotFound."""
     signed = {}
@@ -87,14 +84,13 @@ def _of_parts(
             signed[part.competition.task_name] = issue(session, settings, part, visibility, is_organiser=is_organiser)
     if not signed:
         raise NotFound(f"There is no receipt of {submission.id} on the {visibility} split")
-    body = {
+    return {
         "format": FORMAT,
         "competition": submission.competition.slug,
         "submission": _submission(submission),
         "combine": stored_file(submission.competition).combine.model_dump(mode="json"),
         "tasks": signed,
     }
-    return {**body, "public_key": public_key_text(settings), "signature": sign(settings, body)}
 
 
 def _submission(submission: Submission) -> dict[str, Any]:

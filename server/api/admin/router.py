@@ -41,7 +41,6 @@ from server.audit import EventFilter
 from server.bundles import bundle
 from server.competitions import competitions, participants
 from server.deps import SessionDep, SettingsDep, StorageDep
-from server.errors import Conflict
 from server.leaderboard import boards
 from server.models.account import Role
 from server.problem_details import problems
@@ -141,16 +140,9 @@ def act_on_submission(
 ) -> SubmissionOut:
     """Cancel, run again, disqualify or restore a submission, or confirm its score, which then takes its rank."""
     submission = submissions.of_competition(session, competition, submission_id)
-    if body.act == "cancel":
-        moderation.cancel(session, submission, actor=account, reason=body.reason)
-    elif body.act == "run-again":
-        moderation.run_again(session, submission, visibility=body.split, actor=account, reason=body.reason)
-    elif body.act == "confirm":
-        moderation.confirm(session, submission, visibility=body.split, actor=account, reason=body.reason)
-    elif body.act == "disqualify":
-        moderation.disqualify(session, submission, actor=account, reason=body.reason)
-    else:
-        moderation.restore(session, submission, actor=account, reason=body.reason)
+    moderation.act_on_submission(
+        session, submission, body.act, visibility=body.split, actor=account, reason=body.reason
+    )
     session.flush()
     changed = submissions.of_competition(session, competition, submission_id)
     return SubmissionOut.of(submission_views.view(session, [changed], exact=True)[0])
@@ -161,15 +153,7 @@ def act_on_team(
     team_id: str, body: TeamAct, session: SessionDep, *, competition: Organised, account: CurrentAccount
 ) -> None:
     """Disqualify, restore or rename a team, or let it submit longer than others."""
-    team = moderation.get_team(session, competition, team_id)
-    if body.act == "extend":
-        moderation.extend_team(session, competition, team, until=body.until, actor=account, reason=body.reason)
-        return
-    if body.act == "rename":
-        teams.rename(session, team, name=body.name, actor=account, reason=body.reason)
-        return
-    act = moderation.disqualify_team if body.act == "disqualify" else moderation.restore_team
-    act(session, team, actor=account, reason=body.reason)
+    moderation.act_on_team(session, competition, team_id, **body.model_dump(), actor=account)
 
 
 @organisers.post("/archive", responses=problems(409))
@@ -280,15 +264,7 @@ def list_accounts(
 @administrators.post("/accounts/{name}/acts", status_code=DONE, responses=problems(404, 409))
 def act_on_account(name: str, body: AccountAct, session: SessionDep, actor: Administrator) -> None:
     """Ban an account, lift the ban, or change what it may do."""
-    account = accounts.find(session, name)
-    if account.id == actor.id:
-        raise Conflict("An administrator cannot do this to the own account")
-    if body.act == "ban":
-        accounts.disable(session, account, actor=actor, reason=body.reason)
-    elif body.act == "unban":
-        accounts.enable(session, account, actor=actor, reason=body.reason)
-    else:
-        accounts.set_role(session, account, Role(body.act.removeprefix("make-")), actor=actor, reason=body.reason)
+    moderation.act_on_account(session, name, body.act, actor=actor, reason=body.reason)
 
 
 @administrators.post("/accounts/{name}/reset-link", status_code=status.HTTP_201_CREATED, responses=problems(404, 409))

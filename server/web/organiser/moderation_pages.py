@@ -1,8 +1,6 @@
 """What organisers do to submissions, teams, each other and the competition itself, and administrators to
 accounts: each act with a reason."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Annotated
 
 from fastapi import Form, Query, Request, Response
@@ -10,7 +8,6 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, NotFound
-from server.accounts import accounts
 from server.admin import competition_edits, moderation
 from server.admin.accounts_list import find_accounts
 from server.competitions import participants
@@ -19,11 +16,10 @@ from server.errors import Conflict
 from server.models.account import Account, Role
 from server.models.submission import Submission
 from server.submissions import submissions
-from server.teams import teams
 from server.web.cookies import Flash
 from server.web.deps import AdministratorDep
 from server.web.page_router import page_router
-from server.web.place_request import OrganiserDep, change, needed, timestamp
+from server.web.place_request import OrganiserDep, OrganiserRequest, change, needed, timestamp
 from server.web.rendering import page, redirect
 
 router = page_router()
@@ -32,20 +28,10 @@ MAX_BATCH = 200
 Reason = Annotated[str, Form(max_length=500)]
 Short = Annotated[str, Query(max_length=60)]
 Ids = Annotated[list[str] | None, Form(max_length=MAX_BATCH)]
-Act = Callable[..., None]
 
-SUBMISSION_ACTS: dict[str, Act] = {
-    "cancel": moderation.cancel,
-    "again": partial(moderation.run_again, visibility=Visibility.PUBLIC),
-    "confirm": partial(moderation.confirm, visibility=Visibility.PUBLIC),
-    "disqualify": moderation.disqualify,
-    "restore": moderation.restore,
-}
-PRIVATE_ACTS: dict[str, Act] = {"confirm": partial(moderation.confirm, visibility=Visibility.PRIVATE)}
-ROLES = {f"make-{role.value}": role for role in Role}
 DONE = {
     "cancel": "cancelled",
-    "again": "queued again",
+    "run-again": "queued again",
     "confirm": "confirmed",
     "disqualify": "disqualified",
     "restore": "restored",
@@ -66,13 +52,10 @@ def act_on_submissions(
         nothing = Flash("warn", "No submission was chosen: nothing is changed. Choose at least one in the list.")
         return redirect(asked.request, _back(asked.request, asked.competition.slug, []), flash=nothing)
     reason = needed(reason)
-    if act not in SUBMISSION_ACTS:
-        raise InvalidInput(f"{act!r} is not an act; allowed are {', '.join(SUBMISSION_ACTS)}")
+    moderation.require_act(act, moderation.ACTS)
     chosen = [_of_place(asked.session, asked.competition.id, wanted, asked.viewer) for wanted in submission]
-    carry_out = (SUBMISSION_ACTS | (PRIVATE_ACTS if split is Visibility.PRIVATE else {}))[act]
-    refused = [
-        words for one in chosen if (words := _try(asked.session, one, act=carry_out, actor=asked.viewer, reason=reason))
-    ]
+    split = split if act == "confirm" else Visibility.PUBLIC
+    refused = [words for one in chosen if (words := _try(asked, one, act=act, split=split, reason=reason))]
     done = f"{len(chosen) - len(refused)} {DONE[act]}."
     flash = Flash("warn" if refused else "good", " ".join((done, *refused[:3])))
     return redirect(asked.request, _back(asked.request, asked.competition.slug, chosen), flash=flash)
@@ -83,20 +66,17 @@ def act_on_team(
     team_id: str, asked: OrganiserDep, *, act: Reason = "", reason: Reason = "", name: Reason = "", until: Reason = ""
 ) -> Response:
     """Disqualify a team, restore it, give it another name, or let it submit longer."""
-    team = moderation.get_team(asked.session, asked.competition, team_id)
-    if act == "disqualify":
-        moderation.disqualify_team(asked.session, team, actor=asked.viewer, reason=needed(reason))
-    elif act == "restore":
-        moderation.restore_team(asked.session, team, actor=asked.viewer, reason=needed(reason))
-    elif act == "rename":
-        teams.rename(asked.session, team, name=name, actor=asked.viewer, reason=needed(reason))
-    elif act == "extend":
-        end = timestamp(until, field="until") if until.strip() else None
-        moderation.extend_team(
-            asked.session, asked.competition, team, until=end, actor=asked.viewer, reason=needed(reason)
-        )
-    else:
-        raise InvalidInput(f"{act!r} is not an act; allowed are disqualify, restore, rename, extend")
+    end = timestamp(until, field="until") if act == "extend" and until.strip() else None
+    team = moderation.act_on_team(
+        asked.session,
+        asked.competition,
+        team_id,
+        act,
+        name=name,
+        until=end,
+        actor=asked.viewer,
+        reason=needed(reason),
+    )
     return asked.done(f"{team.name}: done.", to="/teams")
 
 
@@ -160,18 +140,7 @@ def act_on_person(
     reason: Reason = "",
 ) -> Response:
     """Ban an account, lift the ban, or change what it may do."""
-    account = accounts.find(session, name)
-    if account.id == viewer.id:
-        raise Conflict("An administrator cannot do this to the own account")
-    why = needed(reason)
-    if act == "ban":
-        accounts.disable(session, account, actor=viewer, reason=why)
-    elif act == "unban":
-        accounts.enable(session, account, actor=viewer, reason=why)
-    elif act in ROLES:
-        accounts.set_role(session, account, ROLES[act], actor=viewer, reason=why)
-    else:
-        raise InvalidInput(f"{act!r} is not an act; allowed are ban, unban, {', '.join(ROLES)}")
+    account = moderation.act_on_account(session, name, act, actor=viewer, reason=needed(reason))
     return redirect(request, f"/people?q={account.name}", flash=Flash("good", f"{account.name}: done."))
 
 
@@ -195,11 +164,13 @@ def _of_place(session: Session, competition_id: str, submission_id: str, viewer:
     return submission
 
 
-def _try(session: Session, submission: Submission, *, act: Act, actor: Account, reason: str) -> str:
+def _try(asked: OrganiserRequest, submission: Submission, *, act: str, split: Visibility, reason: str) -> str:
     """Carry out one act. Return why not, if not."""
     try:
-        with session.begin_nested():
-            act(session, submission, actor=actor, reason=reason)
+        with asked.session.begin_nested():
+            moderation.act_on_submission(
+                asked.session, submission, act, visibility=split, actor=asked.viewer, reason=reason
+            )
     except Conflict as error:
         return f"{submission.id}: {error.detail}."
     return ""
