@@ -1,14 +1,26 @@
-"""What the environment says wrongly: variables that nothing reads, values that a setting cannot have,
-paths that are too long for a socket."""
+"""What the environment says wrongly: variables that nothing reads, values that a setting cannot have, paths that are
+too long for a socket. How many files this process may open."""
 
 import difflib
 import hashlib
 import os
+import resource
 import tempfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
+
+ENOUGH_FILES = 65_536  # some programs go through every number up to the limit when they start
+
+
+def raise_open_files_limit() -> None:
+    """Let this process and what it starts open as many files as the system allows it, up to what is enough."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(hard, ENOUGH_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
 
 # sun_path holds 108 bytes with its closing NUL; some systems have 104.
 MAX_SOCKET_PATH = 100

@@ -12,7 +12,7 @@ from typing import Any
 
 import uvicorn
 
-from server import open_files
+from server import environment
 from server.parsing.client import parsing_process
 from server.private_files import instance_settings
 
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--fd", type=int, help="a listening socket, instead of host and port")
     parser.add_argument("--log-level", default="info")
     parser.add_argument("--timeout-graceful-shutdown", type=int, default=20)
-    open_files.raise_limit()
+    environment.raise_open_files_limit()
     options: dict[str, Any] = vars(parser.parse_args())
     instance_settings()
     gc.disable()  # of the modules nothing is garbage, and looking for it takes a sixth of the time of loading them

@@ -24,7 +24,7 @@ import pytest
 import redis
 from hypothesis import HealthCheck, settings
 
-from server import db, open_files
+from server import db, environment
 from server.config import get_settings
 from server.embedded.redis import RedisProcess, start_redis
 from server.migrate import upgrade
@@ -43,7 +43,7 @@ pytest_plugins = ["tests.support.selection"]
 apart.own_folder()
 apart.refuse_network()
 apart.may_be_interrupted()
-open_files.raise_limit()  # a crowd of a thousand takes more than most shells allow
+environment.raise_open_files_limit()  # a crowd of a thousand takes more than most shells allow
 
 # What loading and collecting make stays: nothing of it is garbage, and looking for it takes a fifth of that time.
 gc.disable()

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from lethe.errors import AppError
-from server import open_files
+from server import environment
 from server.private_files import instance_settings
 
 
 def main(arguments: Sequence[str]) -> None:
-    open_files.raise_limit()
+    environment.raise_open_files_limit()
     instance_settings()
     from worker.app import TASKS, app  # noqa: PLC0415 - it reads the settings, which may be wrong
 

@@ -18,8 +18,7 @@ from server.deps import get_database
 from server.models.worker import WorkerFacts
 from server.storage import Storage, get_storage
 from worker.host import prometheus
-from worker.host.backoff import Cooling
-from worker.host.device_pace import DevicePace
+from worker.host.backoff import Cooling, DevicePace
 from worker.host.stage_folder import own_folder
 from worker.host.worker_info import required_controls, worker_facts
 from worker.source_networks import ConfinedEvaluator, has_source

@@ -11,7 +11,7 @@ from lethe.errors import InvalidInput, Violation
 from server.api.auth_dependencies import CurrentAccount, VisibleCompetition, organiser_routes
 from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.schema import In, Out
-from server.competitions import admission_links, participants, participation, questions
+from server.competitions import participants, participation, questions
 from server.competitions.participants import ListedParticipant
 from server.competitions.participation import Standing
 from server.competitions.stored_file import stored_file
@@ -131,7 +131,7 @@ def ask(
 @router.post("/participation/join", responses=problems(401, 403, 404))
 def join_by_link(body: LinkToken, slug: str, session: SessionDep, account: CurrentAccount) -> Standing:
     """Take part by a link of the organisers, also in a competition that you do not see yet."""
-    competition = admission_links.use(session, slug, body.token, account=account)
+    competition = participants.use(session, slug, body.token, account=account)
     return participation.standing(session, competition, account)
 
 
@@ -164,20 +164,20 @@ def decide(
 @organisers.get("/links")
 def list_links(session: SessionDep, competition: Organised) -> list[LinkOut]:
     """List the links that still admit somebody."""
-    return [LinkOut.of(row) for row in admission_links.open_links(session, competition)]
+    return [LinkOut.of(row) for row in participants.open_links(session, competition)]
 
 
 @organisers.post("/links", status_code=status.HTTP_201_CREATED, responses=problems(409))
 def make_link(body: NewLink, session: SessionDep, competition: Organised, account: CurrentAccount) -> LinkOut:
     """Make a link that admits people. Its token is shown this once."""
-    issued = admission_links.make(session, competition, days=body.days, uses=body.uses, label=body.label, actor=account)
+    issued = participants.make(session, competition, days=body.days, uses=body.uses, label=body.label, actor=account)
     return LinkOut.of(issued.row, token=issued.token)
 
 
 @organisers.delete("/links/{link_id}", status_code=DONE)
 def revoke_link(link_id: str, session: SessionDep, competition: Organised, account: CurrentAccount) -> None:
     """End a link. Who came by it stays."""
-    admission_links.revoke(session, competition, link_id, actor=account)
+    participants.revoke(session, competition, link_id, actor=account)
 
 
 @organisers.get("/addresses")

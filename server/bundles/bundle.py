@@ -23,7 +23,7 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.metrics.scoring.attacks.family import smallest_detectable_shift
 from server.admin import competition_edits
-from server.bundles import bundle_repository, data_card
+from server.bundles import data_card
 from server.competitions import competitions, lifecycle, participants, phases, questions
 from server.competitions.stored_file import stored_file
 from server.config import Settings
@@ -38,7 +38,7 @@ from server.models.competition import Competition
 from server.models.submission import Submission
 from server.parsing.markdown import markdown
 from server.storage import Storage, content_key
-from server.submissions import receipts, views
+from server.submissions import receipts, submission_repository, views
 from server.template_environment import TEMPLATES, new_environment
 
 CODE, RECEIPTS = "code", "receipts"
@@ -56,7 +56,7 @@ def add_entries(
     """Put receipts, and the code that may be published, into the archive. Return the entries, the earliest first."""
     on_boards = {row["submission"] for board in boards for row in board["rows"] if row["submission"]}
     entries = []
-    for submission in bundle_repository.published(session, competition.id, on_boards=on_boards):
+    for submission in submission_repository.published(session, competition.id, on_boards=on_boards):
         evaluated = views.view(session, [submission], ended_in_full=False)[0]
         parts = [
             _part(session, settings, view, archive=archive)

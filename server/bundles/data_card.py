@@ -10,13 +10,13 @@ from sqlalchemy.orm import Session
 import lethe
 from lethe.competition.file import CompetitionFile
 from lethe.metrics.scoring.scorer_version import SCORER_VERSION
-from server.bundles import bundle_repository
 from server.competitions import competitions, phases
 from server.competitions.split_share import find_split_report
 from server.competitions.stored_file import stored_file
 from server.disclosure import gate
 from server.models.competition import Competition, Split
 from server.storage import Storage
+from server.submissions import submission_repository
 
 RUN_SEEDS = "the first 8 bytes of SHA-256 of lethe-run/SLUG/SPLIT/SEED/RUN, big-endian, without the lowest bit"
 
@@ -38,7 +38,7 @@ def _serve_another(session: Session, competition: Competition, at: datetime) -> 
     return any(
         not mine.isdisjoint(file.splits.seed for file in stored_file(other).evaluated)
         and (not gate.may_see_private(other, organiser=False) or phases.period_at(other, None, at) is not None)
-        for other in bundle_repository.others_not_archived(session, competition.id)
+        for other in submission_repository.others_not_archived(session, competition.id)
     )
 
 

@@ -19,7 +19,7 @@ import httpx
 
 import server
 from lethe.errors import HostFault
-from server import open_files
+from server import environment
 from server.config import Settings
 from server.embedded.redis import SILENT_FOR_S, StartTime, die_with_parent, start_redis
 from server.errors import Conflict
@@ -48,7 +48,7 @@ class RunningInstance:
 @contextmanager
 def running(settings: Settings, *, worker: bool = True) -> Iterator[RunningInstance]:
     """Run an instance until the block is left. Raises Conflict if one runs in this home folder already."""
-    open_files.raise_limit()  # its Redis takes one for each connection of the others
+    environment.raise_open_files_limit()  # its Redis takes one for each connection of the others
     home = settings.home.absolute()
     keep_private(home)
     with ExitStack() as stack:
@@ -64,12 +64,12 @@ def running(settings: Settings, *, worker: bool = True) -> Iterator[RunningInsta
             stack.enter_context(start_redis(home / "redis"))
         listener = _listen(settings)
         url = f"http://{settings.host}:{listener.getsockname()[1]}"
-        environment = _environment(settings, url)
+        variables = _environment(settings, url)
         with listener:
-            web = _start(stack, home, "web", _web_command(listener), environment, pass_fds=(listener.fileno(),))
+            web = _start(stack, home, "web", _web_command(listener), variables, pass_fds=(listener.fileno(),))
         processes = {"web": web}
         if worker:
-            processes["worker"] = _start(stack, home, "worker", _worker_command(settings), environment)
+            processes["worker"] = _start(stack, home, "worker", _worker_command(settings), variables)
         _wait_until_ready(url, web, log=home / "logs" / "web.log")
         (home / "instance.json").write_text(json.dumps({"url": url, "pid": os.getpid()}))
         stack.callback((home / "instance.json").unlink, missing_ok=True)
@@ -175,7 +175,7 @@ def _start(
     home: Path,
     name: str,
     command: list[str],
-    environment: dict[str, str],
+    variables: dict[str, str],
     *,
     pass_fds: tuple[int, ...] = (),
 ) -> subprocess.Popen[bytes]:
@@ -185,7 +185,7 @@ def _start(
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,
-        env=environment,
+        env=variables,
         pass_fds=pass_fds,
         start_new_session=True,  # Ctrl-C is for us; we then end the others in order
         preexec_fn=die_with_parent(),  # noqa: PLW1509 (no thread of ours runs yet, and the child only calls prctl)

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Form, Request, Response
 
 from lethe.errors import AppError, InvalidInput
-from server.competitions import admission_links, competitions, participants, participation, questions
+from server.competitions import competitions, participants, participation, questions
 from server.deps import SessionDep
 from server.web.deps import MemberDep, find_place
 from server.web.page_router import page_router
@@ -21,7 +21,7 @@ Text = Annotated[str, Form(max_length=1000)]
 def join_page(slug: str, request: Request, session: SessionDep, viewer: MemberDep, *, token: str = "") -> Response:
     """Show what is missing to take part; with a link's token, ask before it is used: a link alone changes nothing."""
     if token:
-        competition = admission_links.find(session, slug, token[:200])
+        competition = participants.find(session, slug, token[:200])
         return page(request, "invited.html", competition=competition, token=token[:200])
     place = find_place(session, competitions.get(session, slug, account=viewer), viewer)
     if place.whole is not None:
@@ -32,7 +32,7 @@ def join_page(slug: str, request: Request, session: SessionDep, viewer: MemberDe
 @router.post("/competitions/{slug}/join")
 def use_link(slug: str, request: Request, session: SessionDep, viewer: MemberDep, *, token: Text = "") -> Response:
     """Take part by a link, also in a competition that the reader does not see yet."""
-    competition = admission_links.use(session, slug, token[:200], account=viewer)
+    competition = participants.use(session, slug, token[:200], account=viewer)
     place = find_place(session, competition, viewer)
     return _done(PlaceRequest(request, session, place, viewer), f"You are admitted to {competition.title}.")
 

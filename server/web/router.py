@@ -27,12 +27,9 @@ from server.web.organiser import (
     data_pages,
     edit_pages,
     moderation_pages,
-    new_competition_pages,
-    phase_pages,
     rejudging_pages,
 )
 from server.web.organiser import participation_pages as organised_participation_pages
-from server.web.organiser import question_pages as organised_question_pages
 from server.web.organiser import submission_pages as organised_submission_pages
 
 router = APIRouter()
@@ -51,14 +48,11 @@ for pages in (
     participation_pages,
     question_pages,
     dashboard_pages,  # these before what takes any word for a competition's name
-    new_competition_pages,
     data_pages,
     organising_pages,
     organised_submission_pages,
     edit_pages,
     organised_participation_pages,
-    phase_pages,
-    organised_question_pages,
     rejudging_pages,
     moderation_pages,
     submission_pages,

@@ -35,12 +35,11 @@ from worker.evaluation.notebook_runs import (
     is_notebook,
 )
 from worker.evaluation.program_comparison import compare_program, is_compared
-from worker.evaluation.run_original_model import own_original
 from worker.evaluation.run_policy import entry_point, shard_policy
-from worker.evaluation.run_results import Done, RunFailed, raise_fault, raise_unless_good, without_outputs
+from worker.evaluation.run_results import Done, RunFailed, own_original, raise_fault, raise_unless_good, without_outputs
 from worker.evaluation.stored_results import KeptWeights
 from worker.host import graceful_shutdown, prometheus
-from worker.host.device_pace import SHARED
+from worker.host.backoff import SHARED
 from worker.host.heartbeat import Heart
 from worker.host.stage_folder import staged
 from worker.jobs import Job, Stopped, run_job

@@ -10,11 +10,39 @@ import time
 from dataclasses import dataclass
 
 import structlog
+import torch
 
 from sandbox import doctor
 from server.config import Settings
 from server.models.worker import WorkerState
 from worker.host.worker_info import required_controls
+
+SHARED = 1.5  # so many times as long as it ever took: others are at work on the device
+REPEATS, SIDE = 20, 2048
+
+
+class DevicePace:
+    """Keeps the least time of the reference computation."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._least_s = float("inf")
+
+    def look(self) -> float:
+        """Compute, and return how many times as long as ever before it took: about 1 where nobody else is there."""
+        took_s = self._reference_s()
+        self._least_s = min(self._least_s, took_s)
+        return took_s / self._least_s
+
+    def _reference_s(self) -> float:
+        matrix = torch.ones((SIDE, SIDE), device=self._device)
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        for _ in range(REPEATS):
+            torch.mm(matrix, matrix)
+        torch.cuda.synchronize()
+        return time.perf_counter() - began
+
 
 FIRST_S = 2.0
 MAX_DELAY_S = 300.0

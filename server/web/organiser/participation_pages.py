@@ -1,13 +1,14 @@
-"""Who takes part, for organisers: the rules, requests and decisions, links, addresses."""
+"""Who takes part, for organisers: the rules, requests and decisions, links, addresses; questions, and the pages beside
+the description."""
 
 from typing import Annotated, Any
 
 from fastapi import Form, Query, Request, Response
 
-from lethe.competition.sections import Participation
-from lethe.errors import AppError, InvalidInput
+from lethe.competition.sections import TITLES, Participation
+from lethe.errors import AppError, InvalidInput, NotFound
 from server.accounts.accounts import clean_address
-from server.competitions import admission_links, participants, questions
+from server.competitions import participants, questions
 from server.competitions.participation import TERMS
 from server.notifications import outbox
 from server.web.page_router import page_router
@@ -23,6 +24,8 @@ ADMISSIONS = (
 )
 Short = Annotated[str, Form(max_length=1000)]
 LongText = Annotated[str, Form(max_length=400_000)]
+Words = Annotated[str, Form(max_length=4000)]
+PageName = Annotated[str, Query(max_length=20)]
 StateQuery = Annotated[str, Query(max_length=20)]
 PageNumber = Annotated[int, Query(alias="page", ge=1, le=100_000)]
 
@@ -49,7 +52,7 @@ def act(
     try:
         with asked.session.begin_nested():
             if act == "link":
-                issued = admission_links.make(
+                issued = participants.make(
                     asked.session, asked.competition, days=days, uses=uses, label=label, actor=asked.viewer
                 )
                 link = f"{request.base_url}competitions/{asked.competition.slug}/join?token={issued.token}"
@@ -72,7 +75,7 @@ def _act(asked: OrganiserRequest, *, act: str, name: str, reason: str, addresses
         participants.decide(*here, name, admit=False, reason=needed(reason), actor=asked.viewer)
         return f"{name} is refused."
     if act == "revoke":
-        admission_links.revoke(*here, name, actor=asked.viewer)
+        participants.revoke(*here, name, actor=asked.viewer)
         return "The link is revoked."
     if act == "addresses":
         wanted, known = set(map(clean_address, addresses.split())), set(participants.addresses(*here))
@@ -113,10 +116,98 @@ def _page(asked: OrganiserRequest, *, state: str = "", page_number: int = 1, **c
         has_more=has_more,
         page_number=page_number,
         state=state,
-        links=admission_links.open_links(asked.session, asked.competition),
+        links=participants.open_links(asked.session, asked.competition),
         addresses=participants.addresses(asked.session, asked.competition),
         versions=questions.versions(asked.session, asked.competition, TERMS),
         admissions=ADMISSIONS,
         sends_mail=outbox.sends_mail(),
+        **shown,
+    )
+
+
+@router.get("/organise/{slug}/questions")
+def questions_page(
+    asked: OrganiserDep,
+    *,
+    only_open: Annotated[bool, Query(alias="open")] = False,
+    page_number: PageNumber = 1,
+) -> Response:
+    return _questions(asked, only_open=only_open, page_number=page_number)
+
+
+@router.post("/organise/{slug}/questions")
+def answer(
+    asked: OrganiserDep,
+    *,
+    question: Words = "",
+    text: LongText = "",
+    shown_text: Words = "",
+    to_all: bool = Form(default=False),
+) -> Response:
+    """Answer a question, or answer it otherwise."""
+    try:
+        with asked.session.begin_nested():
+            questions.answer(
+                asked.session,
+                asked.competition,
+                question,
+                text=text.replace("\r\n", "\n"),
+                to_all=to_all,
+                shown_text=shown_text,
+                actor=asked.viewer,
+            )
+    except AppError as error:
+        return _questions(asked, error=error)
+    return asked.done("Answered.", to="/questions")
+
+
+@router.get("/organise/{slug}/pages")
+def texts_page(asked: OrganiserDep, *, name: PageName = "data") -> Response:
+    return _texts(asked, name=name)
+
+
+@router.post("/organise/{slug}/pages")
+def change_text(
+    asked: OrganiserDep, *, name: Words = "", text: LongText = "", act: Words = "preview", reason: Words = ""
+) -> Response:
+    """Show a page as participants will see it, or publish it. An empty text takes the page away."""
+    text = text.replace("\r\n", "\n").strip()
+    try:
+        if name not in TITLES:
+            raise NotFound(f"There is no page {name!r}; there are {', '.join(TITLES)}")
+        change(asked, {"pages": {name: text}}, act=act, reason=reason)
+    except AppError as error:
+        return _texts(asked, name=name if name in TITLES else "data", text=text, reason=reason, error=error)
+    if act == "preview":
+        return _texts(asked, name=name, text=text, reason=reason, preview=text)
+    return asked.done(f"The page {TITLES[name]} is changed.", to=f"/pages?name={name}")
+
+
+def _questions(
+    asked: OrganiserRequest, *, only_open: bool = False, page_number: int = 1, error: AppError | None = None
+) -> Response:
+    found, has_more = questions.page_of_all(asked.session, asked.competition, only_open=only_open, page=page_number)
+    return asked.page(
+        "questions.html",
+        tab="questions",
+        rows=found,
+        has_more=has_more,
+        page_number=page_number,
+        only_open=only_open,
+        error=error,
+    )
+
+
+def _texts(asked: OrganiserRequest, *, name: str, text: str | None = None, **context: Any) -> Response:
+    if name not in TITLES:
+        raise NotFound(f"There is no page {name!r}; there are {', '.join(TITLES)}")
+    shown = {"error": None, "preview": "", "reason": "", **context}
+    return asked.page(
+        "pages.html",
+        tab="control",
+        name=name,
+        titles=TITLES,
+        text=getattr(asked.place.file.pages, name) if text is None else text,
+        versions=questions.versions(asked.session, asked.competition, name),
         **shown,
     )

@@ -14,7 +14,7 @@ from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from server.models.evaluation import ShardKind
 from server.storage import Storage
 from tests.lethe.conftest import competition
-from worker.evaluation.run_original_model import own_original
+from worker.evaluation.run_results import own_original
 from worker.split_storage.local_splits import StoredArtefacts
 from worker.split_storage.split_cache import SplitCache
 

@@ -16,7 +16,7 @@ from sandbox.run_request import RunRequest
 from sandbox.verdict import Verdict
 from worker.evaluation import shard_pipeline
 from worker.evaluation.shard_pipeline import TRIES_WITHIN_TIME
-from worker.host.device_pace import DevicePace
+from worker.host.backoff import DevicePace
 
 OVER = Verdict(outcome="failed", fault=Blame.PARTICIPANT, error_class="time-limit", message="too long")
 GOOD = Verdict(outcome="weights", fault=Blame.NONE)
