@@ -87,7 +87,7 @@ def build_filter(machine: str | None = None, *, accelerator: bool = False) -> by
     if column == X86_64:
         program += [(_MIN_JUMP, 0, 1, _X32_BIT), (_RETURN, 0, 0, _KILL_PROCESS)]
     for call, body in _argument_rules(accelerator=accelerator):
-        program += _for_call((CHECKED | FOR_DRIVERS)[call][column], body)
+        program += [(_JUMP_EQUAL, 0, len(body), (CHECKED | FOR_DRIVERS)[call][column]), *body]
     numbers = [pair[column] for pair in ALLOWED.values()]
     for low, high in _ranges(number for number in numbers if number is not None):
         program += [(_MIN_JUMP, 0, 2, low), (_JUMP_GREATER, 1, 0, high), (_RETURN, 0, 0, _ALLOW)]
@@ -155,10 +155,6 @@ def _unless_it_sets_the_core_limit(refuse: int) -> list[Instruction]:
         (_RETURN, 0, 0, refuse),
         (_RETURN, 0, 0, _ALLOW),
     ]
-
-
-def _for_call(number: int, body: list[Instruction]) -> list[Instruction]:
-    return [(_JUMP_EQUAL, 0, len(body), number), *body]
 
 
 def _ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:

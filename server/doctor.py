@@ -14,7 +14,6 @@ from kombu.exceptions import OperationalError as BrokerError
 from pydantic import ValidationError
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Session
 
 from lethe.errors import AppError, NotFound
 from server.config import Settings
@@ -84,7 +83,8 @@ def _database(settings: Settings) -> Finding:
         with Database(settings.resolved_database_url) as database, database.read() as session:
             found = session.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
             kind = session.get_bind().dialect.name
-            unsafe = _settings_that_lose_commits(session) if kind == "postgresql" else []
+            keeping = ("fsync", "synchronous_commit") if kind == "postgresql" else ()  # a commit, in a crash
+            unsafe = [name for name in keeping if session.execute(text(f"SHOW {name}")).scalar_one() == "off"]
     except SQLAlchemyError as error:
         fix = "Start the database, check LETHE_DATABASE_URL, then bring it up: `lethe up` or `lethe migrate`."
         return Finding("database", "wrong", f"no answer ({database_message(error)})", fix)
@@ -96,12 +96,6 @@ def _database(settings: Settings) -> Finding:
         lost = f"{' and '.join(unsafe)} off: a crash loses submissions that were accepted"
         return Finding("database", "warning", f"{kind}, {lost}", "Turn it on in postgresql.conf.")
     return Finding("database", "ok", f"{kind}, revision {found}")
-
-
-def _settings_that_lose_commits(session: Session) -> list[str]:
-    """Return which of PostgreSQL's settings are off that make a commit survive a crash."""
-    names = ("fsync", "synchronous_commit")
-    return [name for name in names if session.execute(text(f"SHOW {name}")).scalar_one() == "off"]
 
 
 def _clock(settings: Settings) -> Finding:

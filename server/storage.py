@@ -58,7 +58,8 @@ class Storage:
         path = self._path(key)
         with _silence_is_a_fault(f"take {key}"):
             if self.is_local:
-                _write_local(Path(path), data)
+                with _written_whole(Path(path)) as file:
+                    file.write(data)
             else:
                 self._filesystem.pipe_file(path, data)
         return hashlib.sha256(data).hexdigest()
@@ -225,11 +226,6 @@ def _failures() -> tuple[type[Exception], ...]:
 def _error_text(error: Exception) -> str:
     """Return the error as text: some have none of their own."""
     return str(error) or type(error).__name__
-
-
-def _write_local(path: Path, data: bytes) -> None:
-    with _written_whole(path) as file:
-        file.write(data)
 
 
 @contextmanager

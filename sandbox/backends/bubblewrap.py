@@ -84,7 +84,7 @@ def _start(
     program, environment = f"/proc/self/fd/{binary}", {}
     if slot is not None:
         started = dropping_root(slot.uid, bwrap, arguments.shown) + started
-        program, environment = sys.executable, {"PYTHONPATH": str(_package_folder().parent)}
+        program, environment = sys.executable, {"PYTHONPATH": str(Path(next(iter(sandbox.__path__))).parent)}
     return subprocess.Popen(
         started,
         executable=program,
@@ -152,10 +152,6 @@ def dropping_root(uid: int, bwrap: Path, shown: list[Path]) -> list[str]:
     for path in [*shown, home]:
         command += ["--show", str(path)]
     return [*command, "--"]
-
-
-def _package_folder() -> Path:
-    return Path(next(iter(sandbox.__path__)))
 
 
 def find_bwrap() -> Path:

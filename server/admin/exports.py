@@ -43,7 +43,7 @@ def spooled(
 ) -> Iterator[bytes]:
     """Return an export piece by piece."""
     rows = export_rows(session, competition, table, phase=phase)
-    lines = as_csv(rows) if form is Format.CSV else as_jsonl(rows)
+    lines = as_csv(rows) if form is Format.CSV else map(json_line, rows)
     return spool(lambda file: file.writelines(line.encode() for line in lines))
 
 
@@ -62,11 +62,6 @@ def export_rows(session: Session, competition: Competition, table: ExportTable, 
         ExportTable.AUDIT: lambda: admin_repository.audit_events(session, competition.id),
     }
     return tables[table]()
-
-
-def as_jsonl(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Return one JSON object a line."""
-    return map(json_line, rows)
 
 
 def as_csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:

@@ -55,7 +55,8 @@ def write(database: Database, storage: Storage, settings: Settings, *, slug: str
     part = path.with_name(f".{path.name}.part")
     try:
         with database.read() as session, part.open("xb") as raw, ZipFile(raw, "w") as zipped:
-            _hold_still(session)
+            if session.get_bind().dialect.name == "postgresql":  # every statement sees the database as it is now
+                session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
             competition = competition_repository.by_slug(session, slug)
             if competition is None:
                 raise NotFound(f"No competition is called {slug!r}")
@@ -87,7 +88,7 @@ def _write(
     manifest = {
         "format": FORMAT,
         "competition": competition.slug,
-        "schema": schema_head(),
+        "schema": ScriptDirectory.from_config(alembic_config("sqlite://")).get_current_head() or "",
         "written_at": archive.at.isoformat(),
         "receipt_key": receipts.public_key_text(settings),
         "rows": counts,
@@ -109,17 +110,6 @@ class _Counted:
         for row in self._rows:
             self.count += 1
             yield json_line(row).encode()
-
-
-def schema_head() -> str:
-    """Return the revision of the schema that this program writes."""
-    return ScriptDirectory.from_config(alembic_config("sqlite://")).get_current_head() or ""
-
-
-def _hold_still(session: Session) -> None:
-    """Let every statement that follows see the database as it is now."""
-    if session.get_bind().dialect.name == "postgresql":  # SQLite's read transactions do so anyway
-        session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
 
 
 def _keys(session: Session, storage: Storage, competition: Competition) -> Iterator[str]:

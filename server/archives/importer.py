@@ -71,7 +71,8 @@ def read(database: Database, storage: Storage, path: Path, *, trusted: Collectio
             with database.write() as session:
                 _check_is_new(session, checked)
                 renamed = _write_rows(session, checked, key=key, vouched=vouched)
-                left_out = tuple(sorted(_unknown(checked)))
+                rows = ((part, row) for part in (PEOPLE, *OWN_PARTS) for row in checked.rows(part))
+                left_out = tuple(sorted({name for part, row in rows for name in unknown_columns(part, row)}))
                 data: Row = {"archive": manifest["written_at"], "receipt_key": key, "renamed": renamed}
                 data |= {"scores_verified": vouched} | ({"left_out": list(left_out)} if left_out else {})
                 competition = competition_repository.by_slug(session, checked.slug)
@@ -84,10 +85,6 @@ def read(database: Database, storage: Storage, path: Path, *, trusted: Collectio
         raise invalid(f"has rows of another version that this program cannot store: {error.orig}") from error
     rows = sum(manifest["rows"].values())
     return Brought(checked.slug, rows, n_files, n_receipts, renamed, key, vouched, left_out)
-
-
-def _unknown(checked: ManifestArchive) -> set[str]:
-    return {name for part in (PEOPLE, *OWN_PARTS) for row in checked.rows(part) for name in unknown_columns(part, row)}
 
 
 def _check_is_new(session: Session, checked: ManifestArchive) -> None:

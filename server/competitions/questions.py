@@ -146,8 +146,8 @@ versions = participation_repository.versions
 
 def keep_versions(session: Session, competition: Competition, *, author: Account) -> list[str]:
     """Store each text of the file that differs from its last version. Return the names. After every change."""
-    changed = []
-    for name, text in _present(competition).items():
+    file, changed = stored_file(competition), []
+    for name, text in {participation.TERMS: file.participation.terms, **file.pages.model_dump()}.items():
         latest = participation_repository.latest_text(session, competition.id, name)
         if text == (latest.text if latest else ""):
             continue
@@ -182,8 +182,3 @@ def accept_terms(session: Session, competition: Competition, *, version: int, ac
         session, account, "participant.accepted_terms", competition=competition, subject=account.name, data=data
     )
     return row
-
-
-def _present(competition: Competition) -> dict[str, str]:
-    file = stored_file(competition)
-    return {participation.TERMS: file.participation.terms, **file.pages.model_dump()}

@@ -52,7 +52,9 @@ def disclose(session: Session, evaluation: Evaluation, submission: Submission, *
     left = budget - evaluation_repository.bits_told(
         session, submission.team_id, since=start_of_day(at), before=renews_at
     )
-    whole = not _has_details(error) or price.whole <= left
+    named = any(error.get(name) for name in ("exception_type", "file", "line"))
+    has_details = named or error.get("message") != error.get("class_message")
+    whole = not has_details or price.whole <= left
     told = price.whole if whole else price.least
     session.add(Disclosure(submission_id=submission.id, evaluation_id=evaluation.id, bits=told, disclosed_at=at))
     session.flush()
@@ -69,11 +71,6 @@ def count(session: Session, evaluation: Evaluation, bits: float) -> None:
     """Count what was shown of an evaluation that did not fail. It is shown whatever is left of the budget."""
     if bits:
         session.add(Disclosure(submission_id=evaluation.submission_id, evaluation_id=evaluation.id, bits=bits))
-
-
-def _has_details(error: ErrorFields) -> bool:
-    named = any(error.get(name) for name in ("exception_type", "file", "line"))
-    return named or error.get("message") != error.get("class_message")
 
 
 def _class_only(error: ErrorFields, *, budget: float, renews_at: datetime) -> ErrorFields:

@@ -53,15 +53,13 @@ def draw(session: Session, evaluation_id: str, *, share: float) -> int:
 
 def _drawn(shards: Sequence[Shard], checked: set[int], *, share: float, whole: bool) -> list[tuple[int, int]]:
     """Return what is to be checked, each piece as its first run and how many. whole: no run can be made by itself."""
-    pieces = [(shard.first_run, shard.n_runs) for shard in shards] if whole else _single(shards)
+    pieces = [(shard.first_run, shard.n_runs) for shard in shards]
+    if not whole:
+        pieces = [(run, 1) for first, n in pieces for run in range(first, first + n)]
     known = [piece for piece in pieces if piece[0] in checked]
     left = [piece for piece in pieces if piece[0] not in checked]
     wanted = math.ceil(round(share * len(pieces), 9)) - len(known)
     return sorted(RANDOM.sample(left, min(len(left), max(0, wanted))))
-
-
-def _single(shards: Sequence[Shard]) -> list[tuple[int, int]]:
-    return [(run, 1) for shard in shards for run in range(shard.first_run, shard.first_run + shard.n_runs)]
 
 
 def needs_trusted_attempts(session: Session, shard_id: int) -> bool:

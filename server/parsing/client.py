@@ -236,13 +236,10 @@ def _result(task: str, answer: bytes, limits: TaskLimits) -> Any:
         most = f"{limits.cpu_s} s of computing or {MEMORY_BYTES >> 20} MiB of memory"
         raise Unreadable(f"Reading it takes more than {most}; send less of it") from None
     if "refused" in reply:
-        raise _as_error(getattr(errors, reply["refused"]), reply)
+        kind: type[AppError] = getattr(errors, reply["refused"])
+        violations = tuple(Violation(**violation) for violation in reply["violations"])
+        raise kind(reply["detail"], violations=violations, summary=reply["summary"])
     if "fault" in reply:
         log.error("a text broke its reader", task=task, error=reply["fault"])
         raise Unreadable(f"It cannot be read ({reply['fault']})")
     return reply["result"]
-
-
-def _as_error(kind: type[AppError], reply: dict[str, Any]) -> AppError:
-    violations = tuple(Violation(**violation) for violation in reply["violations"])
-    return kind(reply["detail"], violations=violations, summary=reply["summary"])

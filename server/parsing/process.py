@@ -57,6 +57,8 @@ _OF_TASK = {
     "unpack_dataset": TaskLimits(_OF_DATASETS.cpu_s, _OF_DATASETS.wall_s, file_bytes=16 << 30),
 }
 
+TOO_LONG = json.dumps({"fault": "what becomes of it is too long"}).encode()
+
 
 def get_limits(task: str) -> TaskLimits:
     """Return what a task of server.parsing.tasks may take."""
@@ -114,13 +116,9 @@ def _answer(connection: socket.socket, *files: IO[bytes]) -> None:
             os._exit(1)  # as if the kernel had ended it
         except Exception as error:
             reply = {"fault": type(error).__name__}
-        stream.write(_encoded(reply, most=limits.answer_bytes))
+        answer = json.dumps(reply).encode()
+        stream.write(answer if len(answer) <= limits.answer_bytes else TOO_LONG)
     signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def _encoded(reply: dict[str, Any], *, most: int) -> bytes:
-    answer = json.dumps(reply).encode()
-    return answer if len(answer) <= most else json.dumps({"fault": "what becomes of it is too long"}).encode()
 
 
 def _refusal(error: AppError) -> dict[str, Any]:

@@ -227,7 +227,8 @@ def compare(
         for row in rows
     ]
     oracle = gate.get_oracle_score(competitions.get_split(session, competition, visibility))
-    columns = [_score_column(oracle), *(_column(each, results, exact=is_organiser) for each in requests)]
+    score = ComparedMetric(SCORE, "Score", "score", "higher", oracle, original=None, key=SCORE)
+    columns = [score, *(_column(each, results, exact=is_organiser) for each in requests)]
     ranks = rank_correlations({column.key: _numbers(lines, column.key) for column in columns})
     if not is_organiser:
         return SubmissionComparison(visibility, columns, lines, ranks)
@@ -287,10 +288,6 @@ def _value(row: MetricResult | None, *, exact: bool) -> ComparedValue:
         return ComparedValue(None)
     shown = gate.metric(row, exact=exact)
     return ComparedValue(shown.value, shown.interval_low, shown.interval_high, not_computed=shown.not_computed)
-
-
-def _score_column(oracle: ShownNumber | None) -> ComparedMetric:
-    return ComparedMetric(SCORE, "Score", "score", "higher", oracle, original=None, key=SCORE)
 
 
 def _column(

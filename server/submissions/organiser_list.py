@@ -11,7 +11,6 @@ from server.evaluations import parts
 from server.leaderboard import combination
 from server.models.competition import Competition
 from server.models.submission import Stage, Submission
-from server.scoring.scores import ScoreDoubt
 from server.submissions import organiser_list_repository
 from server.submissions.list_filter import SubmissionFilter
 from server.submissions.organiser_list_repository import ListedSubmission
@@ -52,17 +51,15 @@ def _with_parts(
                 {task_of(part): gate.show_score(scores[part.id].value) for part in own if part.id in scores}, file
             ),
             is_unconfirmed=any(scores[part.id].is_unconfirmed for part in own if part.id in scores),
-            doubt=_doubt([scores[part.id].doubt for part in own if part.id in scores]),
+            doubt=next(
+                (d for part in own if part.id in scores and (d := scores[part.id].doubt) and d.is_suspect), None
+            ),
             failures={task_of(part): str(part.error_class) for part in own if part.stage == Stage.FAILED},
         )
         if (own := found.get(line.submission.id))
         else line
         for line in lines
     ]
-
-
-def _doubt(found: Sequence[ScoreDoubt | None]) -> ScoreDoubt | None:
-    return next((doubt for doubt in found if doubt and doubt.is_suspect), None)
 
 
 def task_of(part: Submission) -> str:

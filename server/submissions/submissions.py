@@ -65,7 +65,8 @@ def accept(session: Session, competition: Competition, account: Account, checked
     participation.check_may_take_part(session, competition, account)
     check_open(competition, teams.get_team(session, competition, account), upload.received_at)
     team = team_repository.locked(session, teams.ensure(session, competition, account).id)
-    _check_team(team)
+    if team.disqualified_at is not None:
+        raise Conflict(f"The team {team.name!r} was disqualified")
     period = check_open(competition, team, upload.received_at)
     quota.check(quota.of(session, team, period=period, at=upload.received_at), at=upload.received_at)
     if checked.of_tasks:
@@ -252,11 +253,6 @@ def sample_log(session: Session, submission: Submission) -> str:
     """Return what the runs on the public sample printed, with the file under its author's name."""
     log = "".join(log.text for log in submission_repository.public_sample_logs(session, submission.id))
     return log_as_sent(log, submission.filename)
-
-
-def _check_team(team: Team) -> None:
-    if team.disqualified_at is not None:
-        raise Conflict(f"The team {team.name!r} was disqualified")
 
 
 def _may_see(session: Session, submission: Submission, account: Account) -> bool:

@@ -85,13 +85,10 @@ def csrf_seed(request: Request) -> str:
 def csrf_token(request: Request) -> str:
     """Return the token for every form on the page that answers `request`."""
     if not hasattr(request.state, "csrf_token"):
-        request.state.csrf_token = _fresh_token(request)
+        salt = secrets.token_hex(SALT_LENGTH // 2)
+        signature = _sign(salt, csrf_seed(request), request.cookies.get(SESSION_COOKIE, ""))
+        request.state.csrf_token = salt + signature
     return str(request.state.csrf_token)
-
-
-def _fresh_token(request: Request) -> str:
-    salt = secrets.token_hex(SALT_LENGTH // 2)
-    return salt + _sign(salt, csrf_seed(request), request.cookies.get(SESSION_COOKIE, ""))
 
 
 async def check_csrf(request: Request) -> None:

@@ -123,7 +123,7 @@ def _operation(document: Json, path: str, method: str, operation: Json, *, url: 
         text=" ".join(operation.get("description", "").split()),
         fields=(*parameters, *_fields(document, body[1] if body else {}, place="body")),
         returns=_what(document, returned[1]) if returned and returned[1] else (returned[0] if returned else "nothing"),
-        returned=tuple(_fields(document, _item(returned[1]), place="answer")) if returned else (),
+        returned=tuple(_fields(document, returned[1].get("items", returned[1]), place="answer")) if returned else (),
         problems=tuple(
             f"{code} {answers[code].get('description', '')}" for code in answers if int(code) >= PROBLEM_FROM
         ),
@@ -136,11 +136,6 @@ def _content(holder: Json) -> tuple[str, Json] | None:
     for media_type, content in holder.get("content", {}).items():
         return media_type, content.get("schema", {})
     return None
-
-
-def _item(schema: Json) -> Json:
-    item: Json = schema.get("items", schema)
-    return item
 
 
 def _resolved(document: Json, schema: Json) -> Json:

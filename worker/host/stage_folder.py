@@ -77,7 +77,8 @@ def staged(shard: ClaimedShard, data: bytes, stage_dir: Path) -> Iterator[Path]:
         _open_for_reading(folder)
         yield folder
     finally:
-        _open_for_removal(folder)
+        for base, _folders, _names in os.walk(folder):
+            Path(base).chmod(0o755)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -86,8 +87,3 @@ def _open_for_reading(folder: Path) -> None:
         for name in names:
             Path(base, name).chmod(0o444)
         Path(base).chmod(0o555)
-
-
-def _open_for_removal(folder: Path) -> None:
-    for base, _folders, _names in os.walk(folder):
-        Path(base).chmod(0o755)

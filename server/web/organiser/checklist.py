@@ -96,7 +96,8 @@ def _checks(
 
 
 def _of_split(session: Session, split: Split, names: Mapping[str, str]) -> Check:
-    detail = split.error or (_of_stage(split) if split.state == SplitState.PREPARING else "")
+    stage = f"{split.stage}, {split.progress:.0%}" if split.stage else "waiting for a worker"
+    detail = split.error or (stage if split.state == SplitState.PREPARING else "")
     if split.state == SplitState.PENDING:
         detail = detail or split.stage  # what a check of it waits for
     is_ready, called = split.state == SplitState.READY, f"{split.visibility} split{names.get(split.competition_id, '')}"
@@ -113,10 +114,6 @@ def _of_split(session: Session, split: Split, names: Mapping[str, str]) -> Check
 def _of_end(competition: Competition, at: datetime) -> Check:
     is_ahead = competition.closes_at > at
     return Check(f"The end date is {'in the future' if is_ahead else 'past'}", ok=is_ahead)
-
-
-def _of_stage(split: Split) -> str:
-    return f"{split.stage}, {split.progress:.0%}" if split.stage else "waiting for a worker"
 
 
 def _of_rescoring(rescoring: Rescoring) -> list[Check]:

@@ -1,7 +1,7 @@
 """Re-judging: choosing a set, watching it, what it would change, applying or discarding it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args
 
@@ -108,7 +108,9 @@ def rejudging_page(rejudging_id: str, database: DatabaseDep, asked: OrganiserDep
     running = row.state == RejudgingState.RUNNING
     found = _preview(database, asked.place, row) if running and progress.is_complete else None
     ended = None if running else _get_end(asked.session, row)
-    changes = sorted(found.teams, key=_by_new_rank) if found else []
+    changes = (
+        sorted(found.teams, key=lambda team: (team.new_rank or math.inf, team.old_rank or math.inf)) if found else []
+    )
     return asked.page(
         "rejudging.html",
         tab="rejudgings",
@@ -116,7 +118,7 @@ def rejudging_page(rejudging_id: str, database: DatabaseDep, asked: OrganiserDep
         progress=progress,
         author=accounts.names(asked.session, [row.created_by]).get(row.created_by, ""),
         team=teams.names(asked.session, [row.chosen.get("team_id", "")]),
-        changes=changes or recorded_changes(ended),
+        changes=changes or (ended.data.get("teams", []) if ended else []),
         moves=_moves(changes),
         lines=_lines(asked.session, found.outcomes) if found else [],
         outcomes=len(found.outcomes) if found else 0,
@@ -253,10 +255,6 @@ def _lines(session: Session, outcomes: Sequence[Outcome]) -> list[Line]:
     return lines[:MAX_LINES]
 
 
-def _by_new_rank(change: TeamChange) -> tuple[float, float]:
-    return change.new_rank or math.inf, change.old_rank or math.inf
-
-
 def _moves(changes: Sequence[TeamChange]) -> dict[str, int]:
     """Return how many teams rise, fall and stay; one that is on no board counts as the last of it."""
     ranks = [(change.old_rank or math.inf, change.new_rank or math.inf) for change in changes]
@@ -271,8 +269,3 @@ def _get_end(session: Session, row: Rejudging) -> AuditEvent | None:
     """Return the event of applying or discarding, which keeps what that changed."""
     wanted = EventFilter(competition_id=row.competition_id, action=f"rejudging.{row.state}", subject=row.id)
     return next(iter(audit.events(session, wanted, limit=1)), None)
-
-
-def recorded_changes(event: AuditEvent | None) -> Sequence[Mapping[str, Any]]:
-    """Return the changes to teams that were recorded when a re-judging was applied."""
-    return event.data.get("teams", []) if event else []
