@@ -66,14 +66,7 @@ class RunProcess:
     def is_alive(self) -> bool:
         return not self._handle.has_ended()
 
-    def run(
-        self,
-        reader: FrameReader,
-        *,
-        seed: int,
-        keeps: bool,
-        should_stop: Callable[[], bool] | None,
-    ) -> Observed:
+    def run(self, reader: FrameReader, *, seed: int, keeps: bool, should_stop: Callable[[], bool] | None) -> Observed:
         """Start (or continue) a run and supervise it. `keeps`: leave the process alive after complete weights."""
         try:
             watch = RunWatch(

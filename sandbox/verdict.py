@@ -204,14 +204,7 @@ def _of_claim(facts: ExitFacts, context: Context) -> Verdict:
     detail += _beside_the_code(claim.get("beside"), context)
     detail += _about_samples(claim.get("samples"), context)
     detail += _missing(claim, exception_type, context)
-    return _failed(
-        error_class,
-        context,
-        detail=detail + where,
-        exception_type=exception_type,
-        file=file,
-        line=line,
-    )
+    return _failed(error_class, context, detail=detail + where, exception_type=exception_type, file=file, line=line)
 
 
 def _missing(claim: dict[str, Any], exception_type: str, context: Context) -> str:

@@ -39,8 +39,7 @@ class Settings(BaseSettings):
     redis_url: str = Field(default="", description="Celery broker URL; empty: a private Redis in the home folder")
     storage_url: str = Field(default="", description="fsspec URL of the storage; empty: a folder in the home folder")
     secret_key: SecretStr = Field(
-        default=SecretStr(""),
-        description="key that signs cookies; empty: made once and kept in the home folder",
+        default=SecretStr(""), description="key that signs cookies; empty: made once and kept in the home folder"
     )
     host: str = Field(default="127.0.0.1", description="address that the web server listens on")
     port: int = Field(default=8000, ge=0, le=65535, description="port that the web server listens on; 0: any free")
@@ -71,8 +70,7 @@ class Settings(BaseSettings):
         default="", description="slugs, with commas, of the only competitions that this worker serves; empty: all"
     )
     queue_competitions: str = Field(
-        default="",
-        description="comma-separated slugs of competitions that also have their own wake-up queues",
+        default="", description="comma-separated slugs of competitions that also have their own wake-up queues"
     )
     worker_prepares: bool = Field(default=True, description="whether this worker also prepares splits")
     close_grace_s: float = Field(
@@ -113,10 +111,7 @@ class Settings(BaseSettings):
         description="folders, with commas, where relative roots of datasets are looked up; empty: datasets in the home",
     )
     dataset_upload_mib: int = Field(
-        default=1024,
-        ge=0,
-        le=2047,
-        description="largest dataset (zip) that an organiser may upload, MiB; 0: none",
+        default=1024, ge=0, le=2047, description="largest dataset (zip) that an organiser may upload, MiB; 0: none"
     )
     dataset_unpacked_mib: int = Field(default=4096, ge=1, description="what such an archive may unpack to, MiB")
     datasets_mib_per_account: int = Field(
@@ -129,8 +124,7 @@ class Settings(BaseSettings):
         default="bubblewrap", description="what confines participants' code; plain only in tests"
     )
     sandbox_required: Literal["baseline", "strict"] = Field(
-        default="baseline",
-        description="which protections this worker must have to take a shard; strict: all of them",
+        default="baseline", description="which protections this worker must have to take a shard; strict: all of them"
     )
     libraries_dir: Path | None = Field(
         default=None, description="folder of sets of older libraries for sandboxes; empty: libraries below LETHE_HOME"

@@ -138,13 +138,7 @@ def respond(request: Request, error: AppError) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     errors = [WrongValue(**vars(violation)) for violation in error.violations]
     return _document(
-        request,
-        status=status,
-        slug=error.slug,
-        title=error.title,
-        detail=error.summary,
-        errors=errors,
-        headers=headers,
+        request, status=status, slug=error.slug, title=error.title, detail=error.summary, errors=errors, headers=headers
     )
 
 

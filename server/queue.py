@@ -96,11 +96,7 @@ def configure(app: Celery, *, redis_url: str) -> Celery:
         broker_connection_retry_on_startup=True,
         broker_channel_error_retry=True,  # a full Redis refuses what a worker writes at its start: it tries again
         broker_connection_max_retries=None,  # a worker outlives any outage; Celery's own would give up within the hour
-        broker_transport_options={
-            "visibility_timeout": 12 * 3600,
-            "socket_timeout": 5,
-            "socket_connect_timeout": 5,
-        },
+        broker_transport_options={"visibility_timeout": 12 * 3600, "socket_timeout": 5, "socket_connect_timeout": 5},
         task_default_queue=CONTROL_QUEUE,
         task_create_missing_queues=True,
         task_routes={task: {"queue": queue} for task, queue in OWN_QUEUES.items()},

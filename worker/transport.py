@@ -158,13 +158,7 @@ class DatabaseTransport:
 
         return self._step(
             lambda session: shard_steps.close(
-                session,
-                self.settings,
-                shard,
-                logs,
-                result_key=key,
-                result_sha256=sha256,
-                wall_time_s=wall_time_s,
+                session, self.settings, shard, logs, result_key=key, result_sha256=sha256, wall_time_s=wall_time_s
             )
         )
 

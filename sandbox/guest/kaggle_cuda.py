@@ -92,7 +92,7 @@ def _answer_questions() -> None:
                 "seed",
                 "seed_all",
                 "reset_max_memory_allocated",
-            ),
+            )
         ),
     }
     for name, answer in answers.items():

@@ -39,12 +39,7 @@ class IssuedToken:
 
 
 def issue(
-    session: Session,
-    account: Account,
-    *,
-    label: str,
-    scope: Scope = Scope.FULL,
-    expires_in: timedelta = USUAL_LIFETIME,
+    session: Session, account: Account, *, label: str, scope: Scope = Scope.FULL, expires_in: timedelta = USUAL_LIFETIME
 ) -> IssuedToken:
     """Create a token for `account`."""
     token = new_token(TOKEN_PREFIX)

@@ -120,6 +120,5 @@ def show_activity_of_competition(session: SessionDep, competition: Organised) ->
 
 def _activity(session: Session, shown: list[Competition]) -> ActivityOut:
     return ActivityOut(
-        runs_by_hour=dashboard.runs_by_hour(session, shown),
-        failures_by_day=dashboard.failures_by_day(session, shown),
+        runs_by_hour=dashboard.runs_by_hour(session, shown), failures_by_day=dashboard.failures_by_day(session, shown)
     )

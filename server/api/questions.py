@@ -132,13 +132,7 @@ def answer(
 ) -> AskedQuestion:
     """Answer a question, or answer it otherwise. Those who may read it are written to."""
     row = questions.answer(
-        session,
-        competition,
-        question_id,
-        text=body.answer,
-        to_all=body.to_all,
-        shown_text=body.question,
-        actor=account,
+        session, competition, question_id, text=body.answer, to_all=body.to_all, shown_text=body.question, actor=account
     )
     return AskedQuestion.for_organisers(row)
 

@@ -97,10 +97,7 @@ class RejudgingPreview(RejudgingOut):
     @classmethod
     def whole(cls, preview: Preview) -> "RejudgingPreview":
         return cls.read(
-            preview.rejudging,
-            complete=preview.is_complete,
-            submissions=preview.outcomes,
-            teams=preview.teams,
+            preview.rejudging, complete=preview.is_complete, submissions=preview.outcomes, teams=preview.teams
         )
 
 

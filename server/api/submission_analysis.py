@@ -224,11 +224,7 @@ def show_analysis(
     )
 
 
-@router.get(
-    "/arrays",
-    response_class=StreamingResponse,
-    responses={200: {"content": {"application/octet-stream": {}}}},
-)
+@router.get("/arrays", response_class=StreamingResponse, responses={200: {"content": {"application/octet-stream": {}}}})
 def download_arrays(
     session: SessionDep,
     storage: StorageDep,

@@ -40,9 +40,7 @@ COUNTED: Mapping[str, Fields] = {
         "Submission": "fault error_class refunded",
         "SubmissionOut": "refunded",
     },
-    "one bit, whatever the reason: BITS_OF_A_CONFIRMATION": {
-        "ShownScore": "is_unconfirmed",
-    },
+    "one bit, whatever the reason: BITS_OF_A_CONFIRMATION": {"ShownScore": "is_unconfirmed"},
     "that it ended, and when: bits_of_the_end": {
         "SubmissionOut": "stage wait",
         "PartOut": "stage",
@@ -81,10 +79,7 @@ HARMLESS: Mapping[str, Fields] = {
         "Row": "tied_group",
         "Entry": "tied_group",
     },
-    "tells of single examples: given to organisers alone": {
-        "HardExample": "example epsilon share",
-        "page": "token",
-    },
+    "tells of single examples: given to organisers alone": {"HardExample": "example epsilon share", "page": "token"},
     "sent by its team, or known when it was received": {
         "SubmissionOut": (
             "id competition team submitted_by filename sha256 size_bytes mode program notes message received_at phase "

@@ -131,8 +131,7 @@ def cancel_open_shards(session: Session, evaluation_id: str) -> None:
     session.execute(
         update(Shard)
         .where(
-            Shard.evaluation_id == evaluation_id,
-            Shard.state.in_([ShardState.QUEUED.value, ShardState.LEASED.value]),
+            Shard.evaluation_id == evaluation_id, Shard.state.in_([ShardState.QUEUED.value, ShardState.LEASED.value])
         )
         .values(state=ShardState.CANCELLED.value, lease_expires_at=None)
     )
@@ -164,8 +163,7 @@ def queue_again(session: Session, evaluation_id: str) -> int:
     statement = (
         update(Shard)
         .where(
-            Shard.evaluation_id == evaluation_id,
-            Shard.state.in_([ShardState.FAILED.value, ShardState.CANCELLED.value]),
+            Shard.evaluation_id == evaluation_id, Shard.state.in_([ShardState.FAILED.value, ShardState.CANCELLED.value])
         )
         .values(
             state=ShardState.QUEUED.value,
@@ -332,10 +330,7 @@ def evaluation_with_split(session: Session, evaluation_id: str) -> Evaluation | 
     return session.scalar(
         select(Evaluation)
         .where(Evaluation.id == evaluation_id)
-        .options(
-            joinedload(Evaluation.split).joinedload(Split.competition),
-            joinedload(Evaluation.submission),
-        )
+        .options(joinedload(Evaluation.split).joinedload(Split.competition), joinedload(Evaluation.submission))
     )
 
 

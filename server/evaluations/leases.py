@@ -33,12 +33,7 @@ LOST = "{n} workers in a row were lost while they ran this submission."
 
 
 def claim(
-    session: Session,
-    *,
-    worker: str,
-    lease_s: float,
-    splits: Sequence[str] | None = None,
-    token_id: str | None = None,
+    session: Session, *, worker: str, lease_s: float, splits: Sequence[str] | None = None, token_id: str | None = None
 ) -> ClaimedShard | None:
     """Give the fairest queued shard of these splits (None: all) to `worker`, or None. token_id: if not trusted."""
     shard = queue_repository.take_fairest(session, worker=worker, lease_s=lease_s, splits=splits, token_id=token_id)

@@ -214,9 +214,7 @@ def _runs_per_s(session: Session, split_id: str) -> float:
         select(func.sum(Shard.n_runs))
         .join(ShardAttempt, ShardAttempt.shard_id == Shard.id)
         .where(
-            ShardAttempt.outcome == "done",
-            ShardAttempt.ended_at > clock(session) - PACE_OF,
-            Shard.split_id == split_id,
+            ShardAttempt.outcome == "done", ShardAttempt.ended_at > clock(session) - PACE_OF, Shard.split_id == split_id
         )
     )
     return (session.scalar(done) or 0) / PACE_OF.total_seconds()

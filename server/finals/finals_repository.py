@@ -35,13 +35,7 @@ def unfinished(session: Session, competition_id: str) -> int:
 def candidates(session: Session, competition_id: str, *, team_id: str | None = None) -> Sequence[Candidate]:
     """Return what may be a final: better scores first within a team, then the earlier."""
     statement = (
-        select(
-            Submission.team_id,
-            Submission.id,
-            PublicScore.final_score,
-            Submission.received_at,
-            Submission.selected,
-        )
+        select(Submission.team_id, Submission.id, PublicScore.final_score, Submission.received_at, Submission.selected)
         .join(PublicScore, PublicScore.submission_id == Submission.id)
         .join(Evaluation, Evaluation.id == PublicScore.evaluation_id)
         .join(Team, Team.id == Submission.team_id)

@@ -154,9 +154,7 @@ def _activity(competition_id: str, phase: str) -> Select[str, int, datetime]:
     """Select how often each team entered, and when last."""
     return (
         select(
-            Submission.team_id,
-            func.count().label("entries"),
-            func.max(Submission.received_at).label("last_entry_at"),
+            Submission.team_id, func.count().label("entries"), func.max(Submission.received_at).label("last_entry_at")
         )
         .where(Submission.competition_id == competition_id, _of_board(phase), Submission.refunded.is_(False))
         .group_by(Submission.team_id)
@@ -169,8 +167,7 @@ def _placed_scores(
     """Select every score with its place within its team: better first, then earlier."""
     order = score_order(table.final_score) if table is PublicScore else table.final_score
     place = func.row_number().over(
-        partition_by=Submission.team_id,
-        order_by=(order.desc(), Submission.received_at, Submission.id),
+        partition_by=Submission.team_id, order_by=(order.desc(), Submission.received_at, Submission.id)
     )
     return (
         select(

@@ -89,10 +89,7 @@ def value_in(column: str, values: type[StrEnum]) -> CheckConstraint:
 
 class Competition(Base):
     __tablename__ = "competitions"
-    __table_args__ = (
-        value_in("state", CompetitionState),
-        CheckConstraint("opens_at < closes_at", name="dates"),
-    )
+    __table_args__ = (value_in("state", CompetitionState), CheckConstraint("opens_at < closes_at", name="dates"))
 
     id: Mapped[str] = mapped_column(String(16), primary_key=True, default=new_id)
     slug: Mapped[str] = mapped_column(String(64), unique=True)

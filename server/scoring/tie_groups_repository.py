@@ -15,8 +15,7 @@ def best_of_teams(session: Session, split: Split) -> Sequence[PublicScore | Priv
     """Return each ranked team's best current score on the split, the replicates loaded."""
     table = score_table(split.visibility)
     place = func.row_number().over(
-        partition_by=Submission.team_id,
-        order_by=(table.final_score.desc(), Submission.received_at, Submission.id),
+        partition_by=Submission.team_id, order_by=(table.final_score.desc(), Submission.received_at, Submission.id)
     )
     placed = (
         select(table.evaluation_id, table.is_unconfirmed, place.label("place"))

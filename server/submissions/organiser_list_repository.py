@@ -130,11 +130,7 @@ def complete(
     session: Session, competition_id: str, wanted: SubmissionFilter, *, offset: int, limit: int | None
 ) -> Sequence[Submission]:
     """Return some submissions with everything that a `SubmissionView` needs, the newest first."""
-    related = (
-        joinedload(Submission.competition),
-        contains_eager(Submission.team),
-        contains_eager(Submission.account),
-    )
+    related = (joinedload(Submission.competition), contains_eager(Submission.team), contains_eager(Submission.account))
     statement = _matching(select(Submission), competition_id, wanted).options(*related)
     return session.scalars(statement.offset(offset).limit(limit)).all()
 

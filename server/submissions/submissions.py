@@ -187,13 +187,7 @@ def page_of_team(
     if team is None:
         return []
     return submission_repository.page_of_team(
-        session,
-        team.id,
-        competition_id=competition.id,
-        show=show,
-        final_ids=final_ids,
-        offset=offset,
-        limit=limit,
+        session, team.id, competition_id=competition.id, show=show, final_ids=final_ids, offset=offset, limit=limit
     )
 
 

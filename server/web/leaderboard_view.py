@@ -62,12 +62,7 @@ def rows_html(
 
 
 def _render(
-    board: Board,
-    lines: tuple[Row, ...],
-    *,
-    next_url: str,
-    moves: dict[str, int] | None,
-    settings: Mapping[str, str],
+    board: Board, lines: tuple[Row, ...], *, next_url: str, moves: dict[str, int] | None, settings: Mapping[str, str]
 ) -> Markup:
     template = environment().get_template("_board_rows.html")
     html = template.render(

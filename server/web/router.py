@@ -22,13 +22,7 @@ from server.web import (
     team_pages,
 )
 from server.web.organiser import competition_pages as organising_pages
-from server.web.organiser import (
-    dashboard_pages,
-    data_pages,
-    edit_pages,
-    moderation_pages,
-    rejudging_pages,
-)
+from server.web.organiser import dashboard_pages, data_pages, edit_pages, moderation_pages, rejudging_pages
 from server.web.organiser import participation_pages as organised_participation_pages
 from server.web.organiser import submission_pages as organised_submission_pages
 

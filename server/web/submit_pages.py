@@ -89,11 +89,7 @@ async def submit(
     viewer, file = await admission.read(database, _admit, slug, request)
     upload_check.take(settings, viewer.id)
     async with received_form(
-        request,
-        limit_mib=file.limits.upload_mib,
-        longest_text=MAX_PASTE_BYTES,
-        what=WHAT,
-        refusal=InvalidSubmission,
+        request, limit_mib=file.limits.upload_mib, longest_text=MAX_PASTE_BYTES, what=WHAT, refusal=InvalidSubmission
     ) as form:
         sent = await _read(form)
         given = text_field(form, FIELD)

@@ -94,10 +94,7 @@ def _libraries(settings: Settings) -> Iterator[Finding]:
             yield Finding(what, "wrong", "cannot be used", problem)
             continue
         found = sandbox_doctor.examine(
-            backend=backend,
-            policy=RunPolicy(libraries=name),
-            required=required_controls(settings),
-            library_sets=folder,
+            backend=backend, policy=RunPolicy(libraries=name), required=required_controls(settings), library_sets=folder
         )
         words = f"{find_environment(name, folder).in_words}; started in {found.start_time_s:.1f} s"
         yield Finding(what, "wrong" if found.problems else "ok", words, " ".join(found.problems))

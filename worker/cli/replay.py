@@ -76,14 +76,7 @@ def _replay_here(what: str, *, split: Visibility, key: str | None, as_json: bool
 
 
 def _replay_entry(
-    folder: Path,
-    entry: str,
-    *,
-    task: str,
-    split: Visibility,
-    prepared: Path | None,
-    key: str | None,
-    as_json: bool,
+    folder: Path, entry: str, *, task: str, split: Visibility, prepared: Path | None, key: str | None, as_json: bool
 ) -> None:
     from lethe.client.bundle import check
     from worker.evaluation import bundle_replay

@@ -14,9 +14,7 @@ log = structlog.get_logger()
 
 
 def run_next(
-    context: RunningContext,
-    transport: Transport,
-    run: Callable[[RunningContext, ClaimedShard], str],
+    context: RunningContext, transport: Transport, run: Callable[[RunningContext, ClaimedShard], str]
 ) -> str | None:
     """Claim a shard and run it. Return how it ended; None if there was none."""
     shard = claim(context, transport)

@@ -28,12 +28,7 @@ from server.models.evaluation import ShardKind
 from server.models.submission import Fault
 from worker.context import RunningContext, WorkerContext
 from worker.evaluation.evaluation_pipeline import RunEvaluations, RunNotFinite, answers_of_run, run_evaluations
-from worker.evaluation.notebook_runs import (
-    SMOKE_MODELS,
-    SMOKE_SETUP_S,
-    NotebookOutputs,
-    is_notebook,
-)
+from worker.evaluation.notebook_runs import SMOKE_MODELS, SMOKE_SETUP_S, NotebookOutputs, is_notebook
 from worker.evaluation.program_comparison import compare_program, is_compared
 from worker.evaluation.run_policy import entry_point, shard_policy
 from worker.evaluation.run_results import Done, RunFailed, own_original, raise_fault, raise_unless_good, without_outputs

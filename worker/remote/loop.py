@@ -37,11 +37,7 @@ class RemoteWorker:
         self._transport = HttpTransport(api, facts)
         cache = SplitCache(settings.scratch / "splits", cap_bytes=settings.cache_mib * 2**20)
         self._context = RunningContext(
-            settings=settings,
-            facts=facts,
-            leases=self._transport,
-            artefacts=ServedArtefacts(api, cache),
-            cache=cache,
+            settings=settings, facts=facts, leases=self._transport, artefacts=ServedArtefacts(api, cache), cache=cache
         )
 
     def serve(self) -> int:

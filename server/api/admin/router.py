@@ -224,9 +224,7 @@ def export(
 
 
 @organisers.get(
-    "/bundle",
-    response_class=StreamingResponse,
-    responses={**problems(409), 200: {"content": {"application/zip": {}}}},
+    "/bundle", response_class=StreamingResponse, responses={**problems(409), 200: {"content": {"application/zip": {}}}}
 )
 def download_bundle(
     session: SessionDep,

@@ -9,13 +9,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from server.admission import AdmissionDep
 from server.api.auth_dependencies import Credentials, CurrentAccount, VisibleCompetition, find_caller
-from server.api.submissions.schemas import (
-    AcceptedSubmission,
-    ExplanationOut,
-    ReceiptKey,
-    SubmissionForm,
-    SubmissionOut,
-)
+from server.api.submissions.schemas import AcceptedSubmission, ExplanationOut, ReceiptKey, SubmissionForm, SubmissionOut
 from server.competitions import competitions
 from server.competitions.stored_file import stored_file
 from server.db import now

@@ -74,10 +74,7 @@ def _checks(
             *(_of_split(session, split, names) for split in splits if competition.state == S.PREPARING),
         ]
     if competition.state == S.READY:
-        return [
-            *(_of_split(session, split, names) for split in splits),
-            _of_end(competition, at),
-        ]
+        return [*(_of_split(session, split, names) for split in splits), _of_end(competition, at)]
     if competition.state == S.OPEN:
         unfinished = dashboard.count_unfinished(session, competition)
         return [
@@ -104,11 +101,7 @@ def _of_split(session: Session, split: Split, names: Mapping[str, str]) -> Check
     if competitions.may_follow(session, split):
         text = f"The models of the {called} may follow after the opening; the close waits for them"
         return Check(text, ok=True, detail=detail)
-    return Check(
-        f"The {called} is {'' if is_ready else 'not '}prepared",
-        ok=is_ready,
-        detail=detail,
-    )
+    return Check(f"The {called} is {'' if is_ready else 'not '}prepared", ok=is_ready, detail=detail)
 
 
 def _of_end(competition: Competition, at: datetime) -> Check:

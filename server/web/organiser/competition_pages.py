@@ -64,10 +64,7 @@ TABLES = {
         "Evaluations",
         "A line for each, old and re-judged ones too, with every figure of its score",
     ),
-    ExportTable.METRICS: (
-        "Metrics",
-        "A line for each of an evaluation: value, interval, the oracle, original model",
-    ),
+    ExportTable.METRICS: ("Metrics", "A line for each of an evaluation: value, interval, the oracle, original model"),
     ExportTable.TERMS: ("Accepted terms", "Who accepted which version of the terms, and when"),
     ExportTable.AUDIT: ("Audit log", "Who did what, when, about what and why"),
 }

@@ -38,13 +38,7 @@ def dashboard_page(request: Request, session: SessionDep, viewer: StaffDep) -> R
 
 @router.post("/organise/hosts", dependencies=[Depends(require_administrator)])
 def act_on_host(
-    request: Request,
-    session: SessionDep,
-    viewer: MemberDep,
-    *,
-    host: Short = "",
-    act: Short = "",
-    reason: Short = "",
+    request: Request, session: SessionDep, viewer: MemberDep, *, host: Short = "", act: Short = "", reason: Short = ""
 ) -> Response:
     """Take a host's workers out of service, or let them take work again."""
     if act == "uncordon":

@@ -72,13 +72,7 @@ def data_page(
 
 @router.post(ADDRESS)
 def create(
-    request: Request,
-    session: SessionDep,
-    settings: SettingsDep,
-    storage: StorageDep,
-    *,
-    viewer: StaffDep,
-    given: Given,
+    request: Request, session: SessionDep, settings: SettingsDep, storage: StorageDep, *, viewer: StaffDep, given: Given
 ) -> Response:
     """Show the cut with pictures and the cost of what the form says, or make a draft of it."""
     dataset = given.get("dataset", "")
@@ -177,11 +171,7 @@ def create_from_file(
         file = read_file(text)
         if act == "preview":
             return _shown(
-                request,
-                text,
-                preview=file,
-                timeline=competition_timeline(file),
-                cost=file_editor.estimate_cost(file),
+                request, text, preview=file, timeline=competition_timeline(file), cost=file_editor.estimate_cost(file)
             )
         competition = competitions.create(session, text, organiser=viewer)
     except AppError as error:

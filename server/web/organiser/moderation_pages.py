@@ -68,14 +68,7 @@ def act_on_team(
     """Disqualify a team, restore it, give it another name, or let it submit longer."""
     end = timestamp(until, field="until") if act == "extend" and until.strip() else None
     team = moderation.act_on_team(
-        asked.session,
-        asked.competition,
-        team_id,
-        act,
-        name=name,
-        until=end,
-        actor=asked.viewer,
-        reason=needed(reason),
+        asked.session, asked.competition, team_id, act, name=name, until=end, actor=asked.viewer, reason=needed(reason)
     )
     return asked.done(f"{team.name}: done.", to="/teams")
 
@@ -131,13 +124,7 @@ def people_page(
 
 @router.post("/people/{name}")
 def act_on_person(
-    name: str,
-    request: Request,
-    session: SessionDep,
-    viewer: AdministratorDep,
-    *,
-    act: Reason = "",
-    reason: Reason = "",
+    name: str, request: Request, session: SessionDep, viewer: AdministratorDep, *, act: Reason = "", reason: Reason = ""
 ) -> Response:
     """Ban an account, lift the ban, or change what it may do."""
     account = moderation.act_on_account(session, name, act, actor=viewer, reason=needed(reason))

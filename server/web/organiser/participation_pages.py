@@ -127,10 +127,7 @@ def _page(asked: OrganiserRequest, *, state: str = "", page_number: int = 1, **c
 
 @router.get("/organise/{slug}/questions")
 def questions_page(
-    asked: OrganiserDep,
-    *,
-    only_open: Annotated[bool, Query(alias="open")] = False,
-    page_number: PageNumber = 1,
+    asked: OrganiserDep, *, only_open: Annotated[bool, Query(alias="open")] = False, page_number: PageNumber = 1
 ) -> Response:
     return _questions(asked, only_open=only_open, page_number=page_number)
 

@@ -172,11 +172,7 @@ def end(rejudging_id: str, asked: OrganiserDep, *, act: Text = "", reason: Text 
 
 
 def _list(
-    asked: OrganiserRequest,
-    choice: RejudgingForm,
-    *,
-    count: int | None = None,
-    error: AppError | None = None,
+    asked: OrganiserRequest, choice: RejudgingForm, *, count: int | None = None, error: AppError | None = None
 ) -> Response:
     rows = rejudgings.of_competition(asked.session, asked.competition)
     context: dict[str, Any] = {
