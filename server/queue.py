@@ -1,4 +1,5 @@
-"""Messages to the workers. A message only wakes a worker: the database says what there is to do.
+"""Messages to the workers, and the order of all work. A message only wakes a worker: the database says what there is
+to do.
 
 Messages go out after the transaction that made the work has committed, and a lost one costs only time, since
 the sweeper finds work that nobody was told of; but not a board whose ties are to be grouped: that is asked for again
@@ -9,6 +10,7 @@ has no idle worker, and whatever is queued, Redis holds a few of them.
 import time
 from collections.abc import Collection
 from datetime import timedelta
+from enum import IntEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -20,6 +22,30 @@ from sqlalchemy import event
 from sqlalchemy.orm import Session, SessionTransaction
 
 from server.config import get_settings
+
+ROUNDS = 100_000_000  # of one class
+
+
+class Turn(IntEnum):
+    """Classes of shards, the first served first."""
+
+    SMOKE = 0  # takes a second and tells the participant the most; one of a team at a time
+    CHECK = 1  # the score of a submission whose runs are done waits for it
+    BEGUN = 2  # runs of an evaluation of which a worker has run some: it ends before another begins
+    ORGANISER = 3  # what an organiser asks for by hand
+    NEW = 4
+    REJUDGING = 5  # scoring a set again has no hurry
+    BASELINE = 6  # nobody waits for a reference line; it takes what others leave
+
+    @property
+    def first(self) -> int:
+        """The turn of its first round."""
+        return self.value * ROUNDS
+
+    @property
+    def has_rounds(self) -> bool:
+        return self >= Turn.NEW
+
 
 log = structlog.get_logger()
 

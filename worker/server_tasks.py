@@ -20,7 +20,7 @@ from server.deps import get_database
 from server.evaluations import lease_reaper
 from server.evaluations.unserved import find_unserved, tell_organisers
 from server.finals import finals
-from server.jobs.retries import DELIVERIES, EMAILS
+from server.jobs.leases import DELIVERIES, EMAILS
 from server.last_times import Upkeep
 from server.metric_results import metric_results
 from server.notifications import email_delivery, outbox, webhooks

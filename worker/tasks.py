@@ -27,7 +27,7 @@ from server.queue import (
 from worker.app import app
 from worker.context import RunningContext, get_context
 from worker.evaluation import metrics_job, scoring_job, shard_pipeline
-from worker.evaluation.next_shard import run_next
+from worker.evaluation.shard_pipeline import run_next
 from worker.host import graceful_shutdown, prometheus
 from worker.host.heartbeat import Heart
 from worker.host.worker_info import find_gpu, pool_slot

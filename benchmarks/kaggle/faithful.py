@@ -28,8 +28,7 @@ from lethe.runtime.original_filenames import warnings_in
 from lethe.submission.package import load_package
 from sandbox.launcher import Launcher, RunRequest, SandboxSpec
 from sandbox.policy import RunPolicy
-from worker.evaluation.notebook_runs import notebook_mounts
-from worker.evaluation.program_comparison import compare_program, equal_models, is_compared
+from worker.evaluation.notebook_runs import compare_program, equal_models, is_compared, notebook_mounts
 from worker.evaluation.run_policy import entry_point
 
 INPUT_FOLDER = "neurips-2023-machine-unlearning"

@@ -25,7 +25,7 @@ from server.models.competition import (
 )
 from server.models.evaluation import Shard, ShardState
 from server.models.worker import Worker, WorkerState
-from server.queue_order import Turn
+from server.queue import Turn
 
 ONE_AT_A_TIME = 24_370_811  # the advisory lock of whoever counts: what it begins is seen by the next
 SEEN_WITHIN_S = 120.0

@@ -19,8 +19,7 @@ from server.models.competition import Competition, Split, Team
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardAttempt, ShardKind, ShardState
 from server.models.submission import ENDED, Fault, Stage, Submission
 from server.notifications import dispatch
-from server.queue import COMPUTE_METRICS, EVALUATE_SHARD, SCORE_EVALUATION, send_after_commit
-from server.queue_order import Turn
+from server.queue import COMPUTE_METRICS, EVALUATE_SHARD, SCORE_EVALUATION, Turn, send_after_commit
 
 SCORER_VERSION = "1"
 HOST_RETRIES = 3  # of a final on the private split

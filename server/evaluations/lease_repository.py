@@ -34,7 +34,7 @@ from server.evaluations.claimed_shard import ClaimedShard
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardAttempt, ShardKind, ShardState
 from server.models.submission import Stage, Submission
-from server.queue_order import ROUNDS, Turn
+from server.queue import ROUNDS, Turn
 
 T = TypeVar("T")
 

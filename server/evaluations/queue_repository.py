@@ -31,8 +31,7 @@ from server.models.competition import Competition, Split, SplitState
 from server.models.evaluation import Evaluation, EvaluationState, Shard, ShardKind, ShardState
 from server.models.submission import Submission
 from server.models.worker import host_of
-from server.queue import MAX_WAKE_UPS, RoutingKey
-from server.queue_order import ROUNDS, Turn
+from server.queue import MAX_WAKE_UPS, ROUNDS, RoutingKey, Turn
 
 
 def take_fairest(

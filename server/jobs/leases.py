@@ -1,21 +1,62 @@
-"""Leases of jobs: claimed, held by heartbeats, left, and taken back from silent workers. Written once for every table.
+"""Leases of jobs: claimed, held by heartbeats, left, and taken back from silent workers; jobs that are tried again.
+Written once for every table.
 
 A step names the job's attempt, and changes nothing if that is no longer the current one. So a worker that was thought
 dead, and is not, cannot disturb the one that took over.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Generic, TypeVar
 
 from sqlalchemy import ColumnElement, literal_column, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from server.db import changes_one_row, database_time
 from server.models.competition import Leased
+from server.models.evaluation import MetricResult
+from server.models.notification import Delivery, DeliveryState, QueuedEmail
+
+Retried = TypeVar("Retried", Delivery, QueuedEmail, MetricResult)
+
+
+@dataclass(frozen=True)
+class Retries(Generic[Retried]):
+    """The rows of one table. waits: the condition of those that are not done; time: the column of the next attempt."""
+
+    table: type[Retried]
+    waits: ColumnElement[bool]
+    time: InstrumentedAttribute[datetime]
+
+    def due(self, session: Session, at: datetime, *, limit: int) -> Sequence[Retried]:
+        """Return rows whose time has come, the longest due first."""
+        rows = select(self.table).where(self.waits, self.time <= at)
+        return session.scalars(rows.order_by(self.time, self.table.id).limit(limit)).all()
+
+    def begin(self, session: Session, row_id: int | str, attempts: int, *, until: datetime) -> bool:
+        """Count an attempt; the next is due at `until`. attempts: so far. Return False if somebody else began one."""
+        return self._change(session, row_id, attempts, {self.table.attempts: attempts + 1, self.time: until})
+
+    def take_back(self, session: Session, row_id: int | str, attempts: int) -> None:
+        """Count the attempt no more that `begin` counted: the host's fault ended it."""
+        self._change(session, row_id, attempts + 1, {self.table.attempts: attempts})
+
+    def postpone(self, session: Session, which: ColumnElement[bool], *, until: datetime) -> None:
+        """Set the next time of rows that are not done."""
+        session.execute(update(self.table).where(which, self.waits).values({self.time: until}))
+
+    def _change(self, session: Session, row_id: int | str, attempts: int, values: dict[object, object]) -> bool:
+        row = self.table.id == row_id, self.waits, self.table.attempts == attempts
+        return changes_one_row(session, update(self.table).where(*row).values(values))
+
+
+EMAILS = Retries(QueuedEmail, QueuedEmail.state == DeliveryState.WAITING.value, QueuedEmail.next_attempt_at)
+DELIVERIES = Retries(Delivery, Delivery.state == DeliveryState.WAITING.value, Delivery.next_attempt_at)
+METRICS = Retries(MetricResult, MetricResult.computed_at.is_(None), MetricResult.requested_at)
+
 
 Row = TypeVar("Row", bound=Leased)
 AVOIDED_FOR_S = 60.0  # then the host that failed at a job may have it again

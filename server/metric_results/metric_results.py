@@ -21,7 +21,7 @@ from lethe.metrics.core.registry import metric, metrics
 from server.db import now
 from server.disclosure import gate
 from server.evaluations import leak_budget
-from server.jobs.retries import METRICS
+from server.jobs.leases import METRICS
 from server.metric_results import metric_result_repository
 from server.metric_results.metric_result_repository import SubmissionValue
 from server.models.competition import Competition, Split

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from server.config import Settings
 from server.db import Database, now
-from server.jobs.retries import EMAILS
+from server.jobs.leases import EMAILS
 from server.models.competition import Competition
 from server.models.notification import QueuedEmail
 from server.models.submission import Submission

@@ -10,17 +10,17 @@ from sqlalchemy.orm import Session
 
 from server.config import get_settings
 from server.db import Database
-from server.jobs.retries import Retries
+from server.jobs.leases import Retries
 from server.models.notification import Delivery, DeliveryState, QueuedEmail
 
 log = structlog.get_logger()
 
 RETRY_AFTER = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 30, 120, 360, 720))
-Row = TypeVar("Row", Delivery, QueuedEmail)
+Retried = TypeVar("Retried", Delivery, QueuedEmail)
 Attempt = TypeVar("Attempt")
 
 
-def is_due(database: Database, messages: Retries[Row], *, at: datetime) -> bool:
+def is_due(database: Database, messages: Retries[Retried], *, at: datetime) -> bool:
     """Return whether there is something to send now."""
     with database.read() as session:
         return bool(messages.due(session, at, limit=1))
@@ -28,8 +28,8 @@ def is_due(database: Database, messages: Retries[Row], *, at: datetime) -> bool:
 
 def take(
     database: Database,
-    messages: Retries[Row],
-    read: Callable[[Session, Row], Attempt | None],
+    messages: Retries[Retried],
+    read: Callable[[Session, Retried], Attempt | None],
     *,
     at: datetime,
     limit: int,
@@ -48,7 +48,7 @@ def take(
 
 
 def note_end(
-    database: Database, messages: Retries[Row], row_id: str, *, error: str = "", is_permanent: bool = False
+    database: Database, messages: Retries[Retried], row_id: str, *, error: str = "", is_permanent: bool = False
 ) -> None:
     """Note that a message arrived, or why not. Give up after the last attempt or a permanent error."""
     with database.write() as session:

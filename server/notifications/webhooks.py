@@ -23,7 +23,7 @@ from server import audit
 from server.config import Settings
 from server.db import Database, now
 from server.errors import Conflict
-from server.jobs.retries import DELIVERIES
+from server.jobs.leases import DELIVERIES
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.notification import Delivery, Webhook

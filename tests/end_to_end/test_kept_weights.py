@@ -21,7 +21,7 @@ from tests.end_to_end.conftest import (
     wait_for_end,
     wait_until,
 )
-from worker.evaluation.stored_results import read_kept_weights
+from worker.evaluation.run_results import read_kept_weights
 
 pytestmark = pytest.mark.slow
 

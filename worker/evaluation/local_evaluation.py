@@ -20,11 +20,12 @@ from sandbox.run_request import readable_log
 from worker.evaluation.notebook_runs import (
     SMOKE_SETUP_S,
     NotebookOutputs,
+    compare_program,
+    is_compared,
     notebook_mounts,
     reads_kaggle_folder,
     scratch_for_models,
 )
-from worker.evaluation.program_comparison import compare_program, is_compared
 from worker.evaluation.run_policy import entry_point, run_policy
 
 

@@ -31,8 +31,8 @@ from server.metric_results.metric_results import ComputedMetric, WaitingMetric
 from server.models.evaluation import Shard, ShardState
 from server.storage import DamagedFile
 from worker.context import WorkerContext
+from worker.evaluation.run_results import State, make_again, read_kept_weights, read_results
 from worker.evaluation.scoring_job import ScoringWork, scoring_work
-from worker.evaluation.stored_results import State, make_again, read_kept_weights, read_results
 from worker.host import graceful_shutdown
 from worker.host.heartbeat import Heart
 from worker.source_networks import has_source, probe_models

@@ -39,7 +39,7 @@ from server.scoring import scores
 from server.scoring.scores import ScoreRecord, get_scoring
 from server.storage import split_key
 from worker.context import WorkerContext
-from worker.evaluation.stored_results import read_results
+from worker.evaluation.run_results import read_results
 from worker.host.heartbeat import Heart
 from worker.split_storage.local_splits import local_split, made_again_where_damaged
 

@@ -1,11 +1,9 @@
-"""One shard: sandbox stream -> inference -> rows. Weights are dropped as soon as they are evaluated,
-except those of the first runs where the competition keeps them for probes.
+"""One shard, claimed when there is one: sandbox stream -> inference -> rows. No transaction is open while a model runs.
 
-No transaction is open while a model runs.
-"""
+Weights are dropped once they are evaluated, except those of the first runs that a competition keeps for probes."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,22 +21,73 @@ from lethe.submission.package import as_it_is_run
 from sandbox.frame_reader import NotebookRun
 from sandbox.launcher import RunRequest, RunResult, Sandbox
 from sandbox.policy import RunPolicy
+from server import telemetry
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.models.evaluation import ShardKind
 from server.models.submission import Fault
 from worker.context import RunningContext, WorkerContext
 from worker.evaluation.evaluation_pipeline import RunEvaluations, RunNotFinite, answers_of_run, run_evaluations
-from worker.evaluation.notebook_runs import SMOKE_MODELS, SMOKE_SETUP_S, NotebookOutputs, is_notebook
-from worker.evaluation.program_comparison import compare_program, is_compared
+from worker.evaluation.notebook_runs import (
+    SMOKE_MODELS,
+    SMOKE_SETUP_S,
+    NotebookOutputs,
+    compare_program,
+    is_compared,
+    is_notebook,
+)
 from worker.evaluation.run_policy import entry_point, shard_policy
-from worker.evaluation.run_results import Done, RunFailed, own_original, raise_fault, raise_unless_good, without_outputs
-from worker.evaluation.stored_results import KeptWeights
-from worker.host import graceful_shutdown, prometheus
+from worker.evaluation.run_results import (
+    Done,
+    KeptWeights,
+    RunFailed,
+    own_original,
+    raise_fault,
+    raise_unless_good,
+    without_outputs,
+)
+from worker.host import backoff, graceful_shutdown, prometheus
 from worker.host.backoff import SHARED
 from worker.host.heartbeat import Heart
 from worker.host.stage_folder import staged
 from worker.jobs import Job, Stopped, run_job
 from worker.split_storage.local_splits import made_again_where_damaged
+from worker.transport import Transport
+
+
+def run_next(
+    context: RunningContext, transport: Transport, run: Callable[[RunningContext, ClaimedShard], str]
+) -> str | None:
+    """Claim a shard and run it. Return how it ended; None if there was none."""
+    shard = claim(context, transport)
+    prometheus.CLAIMS.labels("nothing" if shard is None else "shard").inc()
+    if shard is None:
+        return None
+    with structlog.contextvars.bound_contextvars(
+        request_id=shard.request_id,
+        submission=shard.submission_id,
+        shard=shard.shard_id,
+        attempt=shard.attempt,
+        runs=f"{shard.first_run}-{shard.first_run + shard.n_runs - 1}",
+    ):
+        log.info("shard claimed", kind=shard.kind.value)
+        with (
+            prometheus.SHARD_SECONDS.time(),
+            telemetry.span("shard", submission=shard.submission_id, id=shard.shard_id),
+        ):
+            end = run(context, shard)
+        prometheus.SHARDS.labels(end).inc()
+    return end
+
+
+def claim(context: RunningContext, transport: Transport) -> ClaimedShard | None:
+    """Return the fairest shard that this worker fits, or None."""
+    if graceful_shutdown.is_asked():
+        return None
+    if state := backoff.out_of_service(context.cooling, context.settings):
+        transport.report_out_of_service(state, context.cooling.reason)
+        return None
+    return transport.claim()
+
 
 log = structlog.get_logger()
 TRIES_WITHIN_TIME = 3  # as often as preparation measures a retraining; of these the least counts there

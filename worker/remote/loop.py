@@ -12,7 +12,7 @@ from server.evaluations.claimed_shard import ClaimedShard
 from server.models.worker import WorkerFacts
 from worker.context import RunningContext
 from worker.evaluation import shard_pipeline
-from worker.evaluation.next_shard import run_next
+from worker.evaluation.shard_pipeline import run_next
 from worker.host import graceful_shutdown
 from worker.host.worker_info import worker_facts
 from worker.remote.client import TokenRefused, WorkerApi, WorkerRefused

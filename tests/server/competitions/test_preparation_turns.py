@@ -13,7 +13,7 @@ from server.config import Settings
 from server.models.competition import Competition, CompetitionState, PreparationUse, Split
 from server.models.evaluation import Shard
 from server.models.worker import Worker
-from server.queue_order import Turn
+from server.queue import Turn
 from tests.support.instance import Instance, competition_toml
 
 SETTINGS = Settings(preparation_share=0.25)

@@ -12,7 +12,7 @@ from lethe.competition.visibility import Visibility
 from server.admin import competition_edits
 from server.config import Settings, get_settings
 from server.db import now
-from server.jobs.retries import EMAILS
+from server.jobs.leases import EMAILS
 from server.models.account import Account, Role
 from server.models.audit import AuditEvent
 from server.models.competition import CompetitionState

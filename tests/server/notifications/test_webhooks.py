@@ -15,7 +15,7 @@ from sqlalchemy import select
 from server.config import get_settings
 from server.db import now
 from server.evaluations import evaluations
-from server.jobs.retries import DELIVERIES
+from server.jobs.leases import DELIVERIES
 from server.models.account import Role
 from server.models.evaluation import Evaluation
 from server.models.notification import Delivery

@@ -27,8 +27,8 @@ from tests.server.conftest import server
 from tests.server.evaluations.conftest import N
 from tests.support.instance import Instance
 from tests.support.stored_outputs import outputs, stored_split
+from worker.evaluation.run_results import ResultsMadeAgain, read_results
 from worker.evaluation.scoring_job import oracle_score, score_evaluation
-from worker.evaluation.stored_results import ResultsMadeAgain, read_results
 from worker.split_storage.local_splits import made_again_where_damaged
 
 __all__ = ["server"]

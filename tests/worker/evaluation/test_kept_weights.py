@@ -15,7 +15,7 @@ from lethe.evaluation.shard_outputs import ShardOutputs
 from server.evaluations.results import weights_key
 from server.models.evaluation import Shard
 from server.storage import Storage
-from worker.evaluation.stored_results import KeptWeights, read_kept_weights
+from worker.evaluation.run_results import KeptWeights, read_kept_weights
 
 OUTPUTS = ShardOutputs(np.zeros((2, 3)), np.ones(2), np.ones(2), wall_time_s=np.ones(2))
 KEYS = [f"evaluations/e/runs-{run:06d}-attempt-1.safetensors" for run in (0, 2, 4)]

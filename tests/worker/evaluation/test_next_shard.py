@@ -12,7 +12,7 @@ from server.config import Settings
 from server.db import Database
 from server.models.worker import Worker, WorkerFacts, WorkerState
 from server.workers import registration
-from worker.evaluation.next_shard import claim
+from worker.evaluation.shard_pipeline import claim
 from worker.host import backoff
 from worker.host.backoff import QUARANTINE_AFTER, Cooling
 from worker.transport import DatabaseTransport

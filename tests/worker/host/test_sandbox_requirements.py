@@ -29,8 +29,7 @@ from server.storage import Storage
 from tests.sandbox.conftest import GOOD, write_split
 from tests.server.evaluations.conftest import _competition, add_submission
 from worker.context import WorkerContext
-from worker.evaluation.next_shard import claim
-from worker.evaluation.shard_pipeline import run_shard
+from worker.evaluation.shard_pipeline import claim, run_shard
 from worker.host.worker_info import missing_here, worker_facts
 from worker.split_storage.split_cache import SplitCache
 from worker.transport import DatabaseTransport
