@@ -19,8 +19,14 @@ import server
 from lethe.cli.output import OverallProgress, preparation_so_far
 from lethe.client.api import ApiError, JsonObject, LetheClient
 from lethe.errors import HostFault, InvalidCompetitionFile
-from server.cli.close_command import board_table
-from server.cli.serve import PARTICIPANT, kept_password, log_in_lines, organiser_credentials, wait_for_interrupt
+from server.cli.serve import (
+    PARTICIPANT,
+    board_table,
+    kept_password,
+    log_in_lines,
+    organiser_credentials,
+    wait_for_interrupt,
+)
 from server.config import Settings
 from server.embedded.instance import RunningInstance, running
 from server.private_files import instance_settings

@@ -114,7 +114,7 @@ def close(
         Path | None, typer.Option("--json", help="Write the private leaderboard to this file.")
     ] = None,
 ) -> None:
-    from server.cli.close_command import close_competition
+    from server.cli.serve import close_competition
 
     close_competition(slug, json_file=json_file)
 
