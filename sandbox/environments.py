@@ -96,13 +96,13 @@ def find_environment(name: str, folder: Path | None) -> Environment:
     problem = missing_set(name, folder)
     if problem or folder is None:
         raise BackendUnavailable(problem)
-    found = json.loads((folder / name / RECORD).read_text(encoding="utf-8"))
+    record = json.loads((folder / name / RECORD).read_text(encoding="utf-8"))
     return Environment(
-        prefix=Path(found["prefix"]),
-        site=Path(found["site"]),
-        python=".".join(found["versions"]["python"].split(".")[:2]),
-        is_shared=found["is_shared"],
-        versions=tuple(found["versions"].items()),
+        prefix=Path(record["prefix"]),
+        site=Path(record["site"]),
+        python=".".join(record["versions"]["python"].split(".")[:2]),
+        is_shared=record["is_shared"],
+        versions=tuple(record["versions"].items()),
     )
 
 
@@ -133,13 +133,13 @@ def find_python(given: str | None) -> str:
     """Return a Python that sets can be installed with. Raises BackendUnavailable with what was found and is needed."""
     if given is None and f"{sys.version_info.major}.{sys.version_info.minor}" == PYTHON:
         return sys.executable
-    found = shutil.which(given or f"python{PYTHON}")
-    if found is None:
+    program = shutil.which(given or f"python{PYTHON}")
+    if program is None:
         raise BackendUnavailable(f"{given or f'python{PYTHON}'} is not found; name a Python {PYTHON} with --python")
-    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout.strip()
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout.strip()
     if not said.startswith(f"Python {PYTHON}."):
-        raise BackendUnavailable(f"{found} is {said or 'no Python'}; these libraries need Python {PYTHON}")
-    return found
+        raise BackendUnavailable(f"{program} is {said or 'no Python'}; these libraries need Python {PYTHON}")
+    return program
 
 
 def install(name: str, folder: Path, *, python: str | None = None) -> Environment:

@@ -164,12 +164,12 @@ def find_problem(content: bytes, layout: WeightsLayout, *, max_abs_weight: float
 def half_precision_overflows(content: bytes, layout: WeightsLayout) -> frozenset[str]:
     """Return the tensors with a finite value that half precision cannot hold. content: a checked safetensors file."""
     data = memoryview(content)[len(layout.header) :]
-    found = set()
+    overflowing = set()
     for slot in layout.tensors:
         values = _values(slot, data[slot.begin : slot.end])
         if values.size and float(np.abs(values).max()) > float(np.finfo(np.float16).max):
-            found.add(slot.name)
-    return frozenset(found)
+            overflowing.add(slot.name)
+    return frozenset(overflowing)
 
 
 def _values(slot: TensorSlot, data: memoryview) -> NDArray[Any]:

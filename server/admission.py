@@ -109,10 +109,10 @@ class Admission:
     async def look(self, step: Callable[[], T]) -> T:
         """Return what an event stream's look at the database gives. Streams have turns of their own, and few."""
         async with self._looks:
-            found, cost_s = await run_in_threadpool(_with_cost, step)
+            result, cost_s = await run_in_threadpool(_with_cost, step)
             # However many streams there are, requests have the larger part of the processor's time.
             await asyncio.sleep(2 * cost_s)
-            return found
+            return result
 
     async def long_work(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return what `step` gives, which takes long and opens no session. It runs in one of a few threads for that."""
@@ -132,8 +132,8 @@ class Admission:
 def _with_cost(step: Callable[[], T]) -> tuple[T, float]:
     """Return what `step` gives and the processor time that it took, seconds."""
     started = time.thread_time()
-    found = step()
-    return found, time.thread_time() - started
+    result = step()
+    return result, time.thread_time() - started
 
 
 async def this_admission(request: Request) -> Admission:

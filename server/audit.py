@@ -78,8 +78,8 @@ def events(
 def events_page(session: Session, wanted: EventFilter, *, page: int) -> tuple[Sequence[AuditEvent], bool]:
     """Return one page of events (from 1), the newest first, and whether there is another page."""
     newest = _events(wanted).order_by(AuditEvent.at.desc(), AuditEvent.id.desc())
-    found = session.scalars(newest.offset((page - 1) * PAGE_SIZE).limit(PAGE_SIZE + 1)).all()
-    return found[:PAGE_SIZE], len(found) > PAGE_SIZE
+    rows = session.scalars(newest.offset((page - 1) * PAGE_SIZE).limit(PAGE_SIZE + 1)).all()
+    return rows[:PAGE_SIZE], len(rows) > PAGE_SIZE
 
 
 def actions(session: Session, competition: Competition) -> Sequence[str]:

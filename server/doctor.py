@@ -81,21 +81,21 @@ def _database(settings: Settings) -> Finding:
     newest = revisions.get_current_head()
     try:
         with Database(settings.resolved_database_url) as database, database.read() as session:
-            found = session.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
+            revision = session.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
             kind = session.get_bind().dialect.name
             keeping = ("fsync", "synchronous_commit") if kind == "postgresql" else ()  # a commit, in a crash
             unsafe = [name for name in keeping if session.execute(text(f"SHOW {name}")).scalar_one() == "off"]
     except SQLAlchemyError as error:
         fix = "Start the database, check LETHE_DATABASE_URL, then bring it up: `lethe up` or `lethe migrate`."
         return Finding("database", "wrong", f"no answer ({database_message(error)})", fix)
-    if found != newest:
-        wrong = f"{kind}, revision {found}, this program needs {newest}"
-        is_older = found in {each.revision for each in revisions.walk_revisions()}
+    if revision != newest:
+        wrong = f"{kind}, revision {revision}, this program needs {newest}"
+        is_older = revision in {each.revision for each in revisions.walk_revisions()}
         return Finding("database", "wrong", wrong, "Run `lethe migrate`." if is_older else f"{NEWER}.")
     if unsafe:
         lost = f"{' and '.join(unsafe)} off: a crash loses submissions that were accepted"
         return Finding("database", "warning", f"{kind}, {lost}", "Turn it on in postgresql.conf.")
-    return Finding("database", "ok", f"{kind}, revision {found}")
+    return Finding("database", "ok", f"{kind}, revision {revision}")
 
 
 def _clock(settings: Settings) -> Finding:

@@ -46,15 +46,15 @@ TESTS = f"{PREFIX}TEST_"
 def unknown_variables(environment: Mapping[str, str], settings: Collection[str]) -> list[str]:
     """Return a sentence for every variable LETHE_* that nothing reads, with the nearest name of a setting."""
     known = {PREFIX + name.upper() for name in settings} | OF_OTHERS
-    found = []
+    unknown = []
     for name in sorted(environment):
         upper = name.upper()
         if not upper.startswith(PREFIX) or upper.startswith(TESTS) or upper in known:
             continue
         near = difflib.get_close_matches(upper, sorted(known), n=1)
         meant = f"did you mean {near[0]}?" if near else "docs/operators/settings.md lists what there is."
-        found.append(f"{name} is no setting and changes nothing: {meant}")
-    return found
+        unknown.append(f"{name} is no setting and changes nothing: {meant}")
+    return unknown
 
 
 def describe_wrong_values(error: ValidationError, *, shown: bool = True) -> str:

@@ -35,13 +35,13 @@ def keep_private(home: Path) -> None:
     os.umask(PRIVATE)
     home = home.absolute()
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    found = home.stat()
-    if not found.st_mode & PRIVATE:
+    status = home.stat()
+    if not status.st_mode & PRIVATE:
         return
-    if found.st_uid != os.geteuid() or found.st_mode & stat.S_ISVTX or not _is_of_an_instance(home):
+    if status.st_uid != os.geteuid() or status.st_mode & stat.S_ISVTX or not _is_of_an_instance(home):
         raise HostFault(
-            f"LETHE_HOME={home} can be entered by other users (mode {stat.S_IMODE(found.st_mode):04o}), who could read "
-            f"password hashes and hidden data there: run `chmod 700 {home}` as its owner, or choose another folder"
+            f"LETHE_HOME={home} can be entered by other users (mode {stat.S_IMODE(status.st_mode):04o}), who could "
+            f"read password hashes and hidden data there: run `chmod 700 {home}` as its owner, or choose another folder"
         )
     home.chmod(0o700)
     for path in home.iterdir():

@@ -156,9 +156,9 @@ async def _database_away(request: Request, error: Exception) -> Response:
 
 async def _taken_or_unexpected(request: Request, error: Exception) -> Response:
     """Only what is unique may have been taken at this moment; any other constraint is broken by our own fault."""
-    found = getattr(error, "orig", None)
-    is_taken = getattr(found, "sqlstate", None) == TAKEN_ON_POSTGRESQL
-    if not is_taken and getattr(found, "sqlite_errorcode", None) not in TAKEN_ON_SQLITE:
+    cause = getattr(error, "orig", None)
+    is_taken = getattr(cause, "sqlstate", None) == TAKEN_ON_POSTGRESQL
+    if not is_taken and getattr(cause, "sqlite_errorcode", None) not in TAKEN_ON_SQLITE:
         raise error
     return await _changed_meanwhile(request, error)
 

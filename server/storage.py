@@ -73,10 +73,10 @@ class Storage:
         """Return what lies under `key` after comparing its hash. Raises DamagedFile if it differs, also once more."""
         for _ in range(2):
             data = self.read(key)
-            found = hashlib.sha256(data).hexdigest()
-            if found == sha256:
+            digest = hashlib.sha256(data).hexdigest()
+            if digest == sha256:
                 return data
-        raise DamagedFile(key, f"storage gave a damaged {key}: SHA-256 {found}, expected {sha256}")
+        raise DamagedFile(key, f"storage gave a damaged {key}: SHA-256 {digest}, expected {sha256}")
 
     def exists(self, key: str) -> bool:
         """Return whether anything lies under `key`. Raises HostFault, as all that follows does."""
@@ -93,8 +93,8 @@ class Storage:
         """Yield every key below `prefix`."""
         with _silence_is_a_fault(f"list {prefix}"):
             base = self._path(prefix)
-            found = self._filesystem.find(base) if self._filesystem.exists(base) else []
-        for path in found:
+            paths = self._filesystem.find(base) if self._filesystem.exists(base) else []
+        for path in paths:
             yield str(path)[len(self._root) + 1 :]
 
     def written_at(self, key: str) -> datetime | None:
@@ -109,8 +109,8 @@ class Storage:
         """Yield every file below `prefix` with its size and when it was last written."""
         base = self._path(prefix)
         with _silence_is_a_fault(f"list {prefix}"):
-            found = self._filesystem.find(base, detail=True) if self._filesystem.exists(base) else {}
-        for path, facts in found.items():
+            paths = self._filesystem.find(base, detail=True) if self._filesystem.exists(base) else {}
+        for path, facts in paths.items():
             yield StoredFile(str(path)[len(self._root) + 1 :], int(facts["size"]), _written_at(facts))
 
     def download(self, key: str, path: Path) -> None:

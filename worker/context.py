@@ -69,8 +69,8 @@ class RunningContext:
     def sandbox(self, data_dir: Path, policy: RunPolicy) -> Sandbox:
         """Return a warm sandbox on `data_dir`, starting one if there is none."""
         key = (data_dir, policy)
-        found = self._sandboxes.pop(key, None)
-        if found is None:
+        kept = self._sandboxes.pop(key, None)
+        if kept is None:
             alike = [each for each in self._sandboxes if _template_kind(each[1]) == _template_kind(policy)]
             for each in alike:  # the new one starts from its template, a hundred times as fast as with one of its own
                 self._sandboxes.pop(each).close()
@@ -88,24 +88,24 @@ class RunningContext:
                 neutral_dirs=self.neutral_dirs,
             )
             with prometheus.SANDBOX_START_SECONDS.time():
-                found = Launcher(spec).start()
-        self._sandboxes[key] = found
-        return found
+                kept = Launcher(spec).start()
+        self._sandboxes[key] = kept
+        return kept
 
     def drop_sandbox(self, data_dir: Path, policy: RunPolicy) -> None:
         """Close a sandbox that cannot be trusted to serve another run."""
-        found = self._sandboxes.pop((data_dir, policy), None)
-        if found is not None:
-            found.close()
+        kept = self._sandboxes.pop((data_dir, policy), None)
+        if kept is not None:
+            kept.close()
 
     def evaluator(self, split_dir: Path, manifest_sha256: str) -> Evaluator:
         """Return the loaded split, keeping the two last used."""
         key = (split_dir, manifest_sha256)
-        found = self._evaluators.pop(key, None) or self._load_evaluator(split_dir)
-        self._evaluators[key] = found
+        kept = self._evaluators.pop(key, None) or self._load_evaluator(split_dir)
+        self._evaluators[key] = kept
         while len(self._evaluators) > WARM_SPLITS:
             _let_go(self._evaluators.popitem(last=False)[1])
-        return found
+        return kept
 
     def _load_evaluator(self, split_dir: Path) -> Evaluator:
         if has_source(split_dir):

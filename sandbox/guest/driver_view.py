@@ -43,13 +43,13 @@ _READ_BY_DRIVERS: Mapping[str, Callable[[str], str]] = {
 
 def driver_files(proc: Path = PROC) -> dict[str, str]:
     """Return the text that each file is to have, by its path below /proc; those that the host lacks are left out."""
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     for name, cut in _READ_BY_DRIVERS.items():
         try:
-            found[name] = cut((proc / name).read_text(encoding="utf-8", errors="replace"))
+            files[name] = cut((proc / name).read_text(encoding="utf-8", errors="replace"))
         except OSError:
             continue
-    return found
+    return files
 
 
 def mount_proc(holder: Path) -> None:

@@ -33,11 +33,11 @@ def find_accounts(
         statement = statement.where(Account.role == role)
     if only_banned:
         statement = statement.where(Account.disabled_at.is_not(None))
-    found = session.scalars(statement.offset((page - 1) * PAGE_SIZE).limit(PAGE_SIZE + 1)).all()
-    ids = [account.id for account in found]
+    accounts = session.scalars(statement.offset((page - 1) * PAGE_SIZE).limit(PAGE_SIZE + 1)).all()
+    ids = [account.id for account in accounts]
     organises = _counted(session, CompetitionOrganiser.account_id, ids)
     teams = _counted(session, Membership.account_id, ids)
-    listed = [ListedAccount(account, organises.get(account.id, 0), teams.get(account.id, 0)) for account in found]
+    listed = [ListedAccount(account, organises.get(account.id, 0), teams.get(account.id, 0)) for account in accounts]
     return listed[:PAGE_SIZE], len(listed) > PAGE_SIZE
 
 

@@ -90,32 +90,32 @@ def change(
     with session.begin_nested() as savepoint:
         competition = competition_repository.locked(session, competition.id)
         write = _replace_file if "file" in values else _change_fields
-        found = write(session, competition, values, actor=actor, reason=reason.strip())
+        changed = write(session, competition, values, actor=actor, reason=reason.strip())
         if preview:
             savepoint.rollback()
-    return found
+    return changed
 
 
 def _change_fields(
     session: Session, competition: Competition, values: Mapping[str, Any], *, actor: Account, reason: str
 ) -> Change:
     _require_changeable(competition, values)
-    found = Change(stored_file(competition), _merged(competition, values))
-    _require_phases_stay(session, competition, found)
-    if "participation" in values and found.after.participation.confirmed_email and not outbox.sends_mail():
+    changed = Change(stored_file(competition), _merged(competition, values))
+    _require_phases_stay(session, competition, changed)
+    if "participation" in values and changed.after.participation.confirmed_email and not outbox.sends_mail():
         raise Conflict("This instance sends no e-mail, so nobody could confirm an address: leave confirmed_email off")
     if "limits" in values:
-        _check_limits(competition, found)
-        found = replace(found, **_affected(session, competition, found.after))
-    competition.title, competition.summary = found.after.title, found.after.summary
+        _check_limits(competition, changed)
+        changed = replace(changed, **_affected(session, competition, changed.after))
+    competition.title, competition.summary = changed.after.title, changed.after.summary
     if "closes_at" in values:
-        _move_end(session, competition, found.after.closes_at, actor=actor, reason=reason)
-    competitions.set_file(session, competition, found.after)
+        _move_end(session, competition, changed.after.closes_at, actor=actor, reason=reason)
+    competitions.set_file(session, competition, changed.after)
     of_sections = not values.keys().isdisjoint(SECTIONS)
     kept = questions.keep_versions(session, competition, author=actor) if of_sections else []
-    for action, data in _events(values, found, kept=kept).items():
+    for action, data in _events(values, changed, kept=kept).items():
         audit.record(session, actor, action, competition, reason=reason, data=data)
-    return found
+    return changed
 
 
 def _replace_file(
@@ -314,8 +314,8 @@ def _events(values: Mapping[str, Any], found: Change, *, kept: list[str]) -> dic
 
 def _flat(file: CompetitionFile) -> dict[str, Any]:
     """Return the file's values by name, of a section by section.name; without seeds, which no answer holds."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     values = file.model_dump(mode="json", exclude={"splits": {"seed"}, "tasks": {"__all__": {"splits": {"seed"}}}})
     for name, value in values.items():
-        found |= {f"{name}.{key}": each for key, each in value.items()} if isinstance(value, dict) else {name: value}
-    return found
+        flat |= {f"{name}.{key}": each for key, each in value.items()} if isinstance(value, dict) else {name: value}
+    return flat

@@ -101,15 +101,15 @@ async def checked(storage: Storage, method: MethodIn, *, account_id: str) -> Met
     """Return a method that can be run. Raises InvalidSubmission naming it, its line and what is wrong there."""
     upload = Upload("unlearning.py", method.source.encode(), method.name, received_at=now())
     try:
-        found = await check_and_store(storage, upload, account_id=account_id, rules=Submissions())
+        stored = await check_and_store(storage, upload, account_id=account_id, rules=Submissions())
     except InvalidSubmission as error:
         raise InvalidSubmission(f"method {method.name!r}: {error.detail}", violations=error.violations) from error
     return MethodRecord(
         name=method.name,
         source=method.source,
-        sha256=found.content_sha256,
-        kind=found.kind,
-        entry_point=found.entry_point,
+        sha256=stored.content_sha256,
+        kind=stored.kind,
+        entry_point=stored.entry_point,
         id=method.id,
         constants=method.constants,
     )

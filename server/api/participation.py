@@ -144,9 +144,9 @@ def list_participants(
     page: Annotated[int, Query(ge=1, le=100_000, description="a hundred a page")] = 1,
 ) -> ParticipantsOut:
     """List those about whom something was asked or decided, the latest first."""
-    found, has_more = participants.list_participants(session, competition, state=state or "", page=page)
+    rows, has_more = participants.list_participants(session, competition, state=state or "", page=page)
     asked = participants.count_asked(session, competition)
-    return ParticipantsOut(participants=found, has_more=has_more, asked=asked)
+    return ParticipantsOut(participants=rows, has_more=has_more, asked=asked)
 
 
 @organisers.post("/participants/{name}/decision", status_code=DONE, responses=problems(409))

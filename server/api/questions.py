@@ -118,9 +118,9 @@ def list_all_questions(
     page: Annotated[int, Query(ge=1, le=100_000, description="fifty a page")] = 1,
 ) -> QuestionsPage:
     """List all questions with who asked, the newest first."""
-    found, has_more = questions.page_of_all(session, competition, only_open=only_open, page=page)
+    rows, has_more = questions.page_of_all(session, competition, only_open=only_open, page=page)
     return QuestionsPage(
-        questions=[AskedQuestion.for_organisers(row) for row in found],
+        questions=[AskedQuestion.for_organisers(row) for row in rows],
         has_more=has_more,
         open=questions.count_open(session, competition),
     )
@@ -140,5 +140,5 @@ def answer(
 @organisers.get("/texts/{name}/versions")
 def list_versions(name: TextName, session: SessionDep, competition: Organised) -> list[PageVersion]:
     """List every version of a page or of the terms, the newest first."""
-    found = questions.versions(session, competition, name)
-    return [PageVersion.read(row, author=author) for row, author in found]
+    versions = questions.versions(session, competition, name)
+    return [PageVersion.read(row, author=author) for row, author in versions]

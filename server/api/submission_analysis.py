@@ -253,10 +253,10 @@ def show_answers(
     run: Annotated[int, Query(ge=0, le=100_000, description="counts from 0")] = 0,
 ) -> AnswersOut:
     """Show the forget questions with the answers of an unlearned, a retrained and the original language model."""
-    found = evaluated_submissions.get_generated_answers(session, storage, competition, evaluated, run=run)
-    if found is None:
+    answers = evaluated_submissions.get_generated_answers(session, storage, competition, evaluated, run=run)
+    if answers is None:
         raise NotFound(f"No generated answers are stored of submission {evaluated.submission.id}")
-    return AnswersOut(**vars(found), id=evaluated.submission.id, split=evaluated.visibility)
+    return AnswersOut(**vars(answers), id=evaluated.submission.id, split=evaluated.visibility)
 
 
 @router.get("/comparison", responses=problems(409))
@@ -274,5 +274,5 @@ def compare_submissions(
 @router.get("/suggested-comparisons")
 def suggest_comparisons(session: SessionDep, competition: Organised, evaluated: EvaluatedDep) -> list[Suggestion]:
     """List submissions to compare this one with: the best of the board, and the team's own."""
-    found = evaluated_submissions.suggest_comparisons(session, competition, evaluated)
-    return [Suggestion(id=submission_id, description=text) for submission_id, text in found]
+    suggested = evaluated_submissions.suggest_comparisons(session, competition, evaluated)
+    return [Suggestion(id=submission_id, description=text) for submission_id, text in suggested]

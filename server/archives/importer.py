@@ -114,14 +114,14 @@ def _write_rows(session: Session, checked: ManifestArchive, *, key: str, vouched
     people, renamed = _write_people(session, checked)
     numbers: dict[int, int] = {}  # of shards: there -> here
     for part in OWN_PARTS:
-        found: Iterable[Row] = checked.rows(part)
+        rows: Iterable[Row] = checked.rows(part)
         names = _of_people(part)
         ours: Row = {}
         if part.table is Competition.__table__:
             ours = {"archive_key": key, "scores_verified": vouched and checked.competition.get("scores_verified", True)}
         if part.name == "teams":
-            found = _merged_last(found)
-        for some in _some(found):
+            rows = _merged_last(rows)
+        for some in _some(rows):
             values = [_renumbered(read_row(part, row), part, numbers) | ours for row in some]
             for row in values:
                 row |= {name: people[row[name]] for name in names if row.get(name) is not None}

@@ -177,18 +177,18 @@ def takes_submissions(competition: Competition) -> bool:
 
 
 def _own(session: Session, slug: str, account: Account) -> Benchmark:
-    found = benchmark_repository.by_slug(session, slug)
-    if found is None:
-        found = Benchmark(slug=slug, text="", config={}, cells=[], methods=[], created_by=account.id)
+    benchmark = benchmark_repository.by_slug(session, slug)
+    if benchmark is None:
+        benchmark = Benchmark(slug=slug, text="", config={}, cells=[], methods=[], created_by=account.id)
         try:
             with session.begin_nested():
-                session.add(found)
+                session.add(benchmark)
         except IntegrityError as error:
             raise Conflict(f"The benchmark {slug!r} is being stored by another request; try again") from error
-    if not _is_theirs(found, account):
+    if not _is_theirs(benchmark, account):
         taken = Violation("file.slug", "is taken; choose another", slug)
         raise Conflict(f"There is already a benchmark called {slug!r}", violations=(taken,))
-    return benchmark_repository.locked(session, found.id)
+    return benchmark_repository.locked(session, benchmark.id)
 
 
 def _is_theirs(benchmark: Benchmark, account: Account) -> bool:

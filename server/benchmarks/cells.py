@@ -65,10 +65,10 @@ def _create(session: Session, file: CompetitionFile, key: str, *, organiser: Acc
         with session.begin_nested():
             session.add(competition)
     except IntegrityError:  # another benchmark was quicker
-        found = benchmark_repository.cell_competition(session, key)
-        if found is None:
+        quicker = benchmark_repository.cell_competition(session, key)
+        if quicker is None:
             raise
-        return found
+        return quicker
     session.add(Split(competition_id=competition.id, visibility=Visibility.PUBLIC.value))
     audit.record(session, organiser, "competition.created", competition=competition, subject=competition.slug)
     session.flush()

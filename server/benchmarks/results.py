@@ -86,10 +86,10 @@ def _cell_progress(file: BenchmarkFile, cell: BenchmarkCell) -> CellProgress:
 
 
 def _seconds(unit: MethodUnit) -> float | None:
-    found = unit.evaluation
-    if found is None or not unit.is_scored or found.started_at is None or found.finished_at is None:
+    evaluation = unit.evaluation
+    if evaluation is None or not unit.is_scored or evaluation.started_at is None or evaluation.finished_at is None:
         return None
-    return (found.finished_at - found.started_at).total_seconds()
+    return (evaluation.finished_at - evaluation.started_at).total_seconds()
 
 
 def _failures(cell: BenchmarkCell) -> list[str]:
@@ -137,11 +137,11 @@ def _cell(cell: BenchmarkCell, requests: Sequence[MetricRequest], scores: dict[s
 
 def _row(unit: MethodUnit, requests: Sequence[MetricRequest], score: PublicScore) -> Json:
     kept: Json = {"accuracies": score.details.get("accuracies", {})}
-    found = _by_request(unit.metrics)
+    metrics = _by_request(unit.metrics)
     for request in requests:
         if request.id in ("score", "f"):
             kept[request_key(request)] = _score(score, request.id)
-        elif row := found.get((request.id, hash_parameters(request.parameters))):
+        elif row := metrics.get((request.id, hash_parameters(request.parameters))):
             kept[request_key(request)] = _metric(row)
     epsilon = None if score.epsilon is None else np.frombuffer(score.epsilon, "<f4").astype(float).tolist()
     made = method_row(requests, kept, epsilon=epsilon)
@@ -176,13 +176,13 @@ def _reference(cell: BenchmarkCell, side: Side, requests: Sequence[MetricRequest
     if known is None:
         return None
     kept: Json = {"accuracies": known["accuracies"]}
-    found: dict[tuple[str, str], MetricResult] = {}
+    reference: dict[tuple[str, str], MetricResult] = {}
     for unit in cell.units:
-        found = _by_request([row for row in unit.metrics if row.computed_at and not row.not_computed]) | found
+        reference = _by_request([row for row in unit.metrics if row.computed_at and not row.not_computed]) | reference
     for request in requests:
         if request.id in ("score", "f"):
             kept[request_key(request)] = known[request.id]
-        elif row := found.get((request.id, hash_parameters(request.parameters))):
+        elif row := reference.get((request.id, hash_parameters(request.parameters))):
             value = row.oracle if side is Side.ORACLE else row.original
             kept[request_key(request)] = {"value": value, "interval": None, "standard_deviation": None, "table": {}}
     return kept

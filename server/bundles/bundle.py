@@ -200,11 +200,11 @@ def _write(
 
 def _boards_of(session: Session, competition: Competition) -> Iterator[dict[str, Any]]:
     for visibility in (Visibility.PRIVATE, Visibility.PUBLIC):
-        found = boards.published_board(session, competition, visibility)
-        yield _board(found, competition, visibility, "")
+        board = boards.published_board(session, competition, visibility)
+        yield _board(board, competition, visibility, "")
     for phase in phases.names(stored_file(competition)):
-        found = boards.published_board(session, competition, Visibility.PUBLIC, phase)
-        yield _board(found, competition, Visibility.PUBLIC, phase)
+        board = boards.published_board(session, competition, Visibility.PUBLIC, phase)
+        yield _board(board, competition, Visibility.PUBLIC, phase)
 
 
 def _board(board: Board, competition: Competition, visibility: Visibility, phase: str) -> dict[str, Any]:

@@ -159,11 +159,11 @@ def _install(settings: "Settings", units: dict[str, str]) -> None:
 
 
 def _remove() -> None:
-    found = [unit_folder() / name for name in UNITS if (unit_folder() / name).exists()]
-    if not found:
+    units = [unit_folder() / name for name in UNITS if (unit_folder() / name).exists()]
+    if not units:
         raise HostFault(f"there is no service: {unit_folder()} has no {TARGET}")
     _systemctl("disable", "--now", TARGET, *UNITS[:-1])
-    for path in found:
+    for path in units:
         path.unlink()
     _systemctl("daemon-reload")
     typer.echo("The service is removed; what the instance holds stays in its home folder.")

@@ -44,16 +44,16 @@ def gc(
         raise Conflict("The database is not at this version's schema: nothing was removed; `lethe doctor` says more")
     storage = Storage(settings.resolved_storage_url)
     with Database(settings.resolved_database_url) as database:
-        found = retention.collect(database, storage, keep_hours=settings.keep_garbage_hours, delete=delete)
+        garbage = retention.collect(database, storage, keep_hours=settings.keep_garbage_hours, delete=delete)
         with database.write() if delete else database.read() as session:  # a read is never committed
             expired = retention.expire(session, settings, at=clock(session))
     table = Table("file", "bytes", "why", box=None)
-    for one in found:
+    for one in garbage:
         table.add_row(one.file.key, f"{one.file.size:,}", one.reason)
-    if found:
+    if garbage:
         console.print(table)
-    total = sum(one.file.size for one in found)
-    console.print(f"{len(found)} files, {total:,} bytes, that nothing refers to{': removed' if delete else ''}.")
+    total = sum(one.file.size for one in garbage)
+    console.print(f"{len(garbage)} files, {total:,} bytes, that nothing refers to{': removed' if delete else ''}.")
     ended = f"{expired.web_sessions} ended log-ins, {expired.api_tokens} tokens, {expired.links} links and invitations"
     others = f"{expired.messages} messages sent or given up, {expired.datasets} datasets that no competition used"
     rows = f"{expired.run_logs} logs of runs, {ended}, {others}"

@@ -51,15 +51,15 @@ def list_visible(session: Session, *, account: Account | None) -> list[Competiti
 
 def list_in_preparation(session: Session) -> list[Competition]:
     """Return the competitions that are being prepared, whoever may know of them; cells of benchmarks are none."""
-    found = readable(competition_repository.everything(session))
-    return [c for c in found if c.state == CompetitionState.PREPARING and c.cell_key is None]
+    everything = readable(competition_repository.everything(session))
+    return [c for c in everything if c.state == CompetitionState.PREPARING and c.cell_key is None]
 
 
 def list_organised(session: Session, account: Account) -> list[Competition]:
     """Return the competitions that the account runs, the latest to open first; an administrator runs all."""
     mine = competition_repository.organised_by(session, account.id)
-    found = readable(competition_repository.everything(session))
-    return [c for c in found if account.role == Role.ADMINISTRATOR or c.id in mine]
+    everything = readable(competition_repository.everything(session))
+    return [c for c in everything if account.role == Role.ADMINISTRATOR or c.id in mine]
 
 
 def is_organiser(session: Session, competition: Competition, account: Account | None) -> bool:
@@ -79,11 +79,11 @@ def evaluated(session: Session, competitions: Sequence[Competition]) -> Sequence
 
 def get_task(session: Session, competition: Competition, name: str) -> Competition:
     """Return a task of a competition by its name. Raises NotFound naming those that there are."""
-    found = {task.task_name: task for task in tasks(session, competition)}
-    if name not in found:
-        has = f"its tasks are {', '.join(map(str, found))}" if found else "it has none"
+    by_name = {task.task_name: task for task in tasks(session, competition)}
+    if name not in by_name:
+        has = f"its tasks are {', '.join(map(str, by_name))}" if by_name else "it has none"
         raise NotFound(f"{competition.slug} has no task {name[:40]!r}; {has}")
-    return found[name]
+    return by_name[name]
 
 
 def root(session: Session, competition: Competition) -> Competition:

@@ -197,10 +197,10 @@ def list_participants(
 ) -> tuple[list[ListedParticipant], bool]:
     """Return a page (from 1) of those about whom something was asked or decided, and whether there is another."""
     offset = (page - 1) * PAGE_SIZE
-    found = participation_repository.participants(
+    rows = participation_repository.participants(
         session, competition.id, state=state, offset=offset, limit=PAGE_SIZE + 1
     )
-    shown = found[:PAGE_SIZE]
+    shown = rows[:PAGE_SIZE]
     accepted = participation_repository.acceptances(session, competition.id, [row.account_id for row in shown])
     listed = []
     for row in shown:
@@ -217,7 +217,7 @@ def list_participants(
                 terms_accepted_at=terms.accepted_at if terms else None,
             )
         )
-    return listed, len(found) > PAGE_SIZE
+    return listed, len(rows) > PAGE_SIZE
 
 
 def addresses(session: Session, competition: Competition) -> list[str]:
@@ -258,12 +258,12 @@ def change_addresses(
 
 
 def _checked(given: Collection[str]) -> set[str]:
-    found = {word for address in given if (word := clean_address(address))}
-    for address in sorted(found):
+    cleaned = {word for address in given if (word := clean_address(address))}
+    for address in sorted(cleaned):
         if not ADDRESS.fullmatch(address):
             wrong = Violation("add", "is not an e-mail address", address[:120])
             raise InvalidInput(f"{address[:120]!r} is not an e-mail address", violations=(wrong,))
-    return found
+    return cleaned
 
 
 def _record(

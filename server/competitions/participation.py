@@ -161,8 +161,8 @@ def _shares_address(session: Session, competition: Competition, account: Account
     if participation_repository.is_member(session, competition.root_id, account.id):
         return False
     own = mailbox(account.email or "")
-    found = participation_repository.addresses_of_members(session, competition.root_id, pattern=_like(own))
-    return any(mailbox(address) == own for address in found)
+    members = participation_repository.addresses_of_members(session, competition.root_id, pattern=_like(own))
+    return any(mailbox(address) == own for address in members)
 
 
 def _like(box: str) -> str:

@@ -101,8 +101,8 @@ def answer(
 
 def shown_to(session: Session, competition: Competition, account: Account | None) -> list[ShownQuestion]:
     """Return what is answered to all, and what `account` asked, the newest first."""
-    found = participation_repository.shown(session, competition.id, account_id=account.id if account else None)
-    return [shown(row, account) for row in found]
+    rows = participation_repository.shown(session, competition.id, account_id=account.id if account else None)
+    return [shown(row, account) for row in rows]
 
 
 def shown(row: Question, reader: Account | None) -> ShownQuestion:
@@ -124,10 +124,10 @@ def page_of_all(
 ) -> tuple[Sequence[Question], bool]:
     """Return a page (from 1) of all questions with who asked, and whether there is another. For organisers."""
     offset = (page - 1) * PAGE_SIZE
-    found = participation_repository.page(
+    rows = participation_repository.page(
         session, competition.id, only_open=only_open, offset=offset, limit=PAGE_SIZE + 1
     )
-    return found[:PAGE_SIZE], len(found) > PAGE_SIZE
+    return rows[:PAGE_SIZE], len(rows) > PAGE_SIZE
 
 
 def _check_length(field: str, text: str, most: int) -> None:
@@ -168,9 +168,9 @@ def accept_terms(session: Session, competition: Competition, *, version: int, ac
     if version != present or not present:
         allowed = f"must be {present}, the version in force" if present else f"{competition.slug} has no terms"
         raise InvalidInput(f"The version {allowed}", violations=(Violation("version", allowed, str(version)),))
-    found = participation_repository.acceptance(session, competition.id, account.id, version)
-    if found is not None:
-        return found
+    accepted = participation_repository.acceptance(session, competition.id, account.id, version)
+    if accepted is not None:
+        return accepted
     row = TermsAcceptance(competition_id=competition.id, account_id=account.id, version=version)
     try:
         with session.begin_nested():

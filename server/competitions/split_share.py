@@ -30,13 +30,13 @@ def get_split_report(storage: Storage, competition: Competition, split: Split) -
 def find_split_report(storage: Storage, competition: Competition, split: Split) -> SplitReport | None:
     """Return the report of a split, None before its data is cut. Raises HostFault if it is damaged."""
     folder = split_key(competition.slug, split.visibility, split.version)
-    found = next((f"{folder}/{place}" for place in PLACES if storage.exists(f"{folder}/{place}")), None)
-    if found is None:
+    key = next((f"{folder}/{place}" for place in PLACES if storage.exists(f"{folder}/{place}")), None)
+    if key is None:
         return None
     try:
-        return SplitReport.model_validate_json(storage.read(found))
+        return SplitReport.model_validate_json(storage.read(key))
     except ValidationError as error:
-        raise HostFault(f"{found} is damaged: prepare {competition.slug} again to have it made again") from error
+        raise HostFault(f"{key} is damaged: prepare {competition.slug} again to have it made again") from error
 
 
 SURE_FROM = 0.02  # of the models: before that, a rate is chance

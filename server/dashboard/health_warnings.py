@@ -60,15 +60,15 @@ class HealthWarning:
 
 
 def queue_warnings(waiting: Sequence[Waiting], running: Sequence[Running], *, at: datetime) -> list[HealthWarning]:
-    found = []
+    warnings = []
     if waiting and at - waiting[0].oldest_at > LONG_WAIT:
         text = f"The oldest run in the queue came {relative(waiting[0].oldest_at, at=at)}."
-        found.append(HealthWarning(text, is_bad=False, href="#queue-title", remedy="See the queue"))
+        warnings.append(HealthWarning(text, is_bad=False, href="#queue-title", remedy="See the queue"))
     overdue = [shard for shard in running if shard.lease_expires_at and shard.lease_expires_at < at]
     if overdue:
         text = f"{_shards(len(overdue))} silent beyond the lease: the worker may be gone."
-        found.append(HealthWarning(text, is_bad=True, href="#running-title", remedy="See which"))
-    return found
+        warnings.append(HealthWarning(text, is_bad=True, href="#running-title", remedy="See which"))
+    return warnings
 
 
 def unserved_warnings(unserved: Sequence[Unserved], shown: Collection[str]) -> list[HealthWarning]:
@@ -102,7 +102,7 @@ def split_warnings(splits: Sequence[tuple[str, str, Competition, Split]]) -> lis
 
 def limit_warnings_of(splits: Sequence[tuple[str, str, Competition, Split]]) -> list[HealthWarning]:
     """Warn of competitions and tasks whose runs have the time to retrain."""
-    found = {
+    warnings = {
         each.slug: HealthWarning(
             f"{_name(slug, task)}: {said}.",
             is_bad=False,
@@ -114,7 +114,7 @@ def limit_warnings_of(splits: Sequence[tuple[str, str, Competition, Split]]) -> 
         if split.state == SplitState.READY
         for said in limit_warnings(stored_file(each).limits, split.retraining, n_models=stored_file(each).n_models)
     }
-    return list(found.values())
+    return list(warnings.values())
 
 
 def _name(slug: str, task: str) -> str:
@@ -123,19 +123,19 @@ def _name(slug: str, task: str) -> str:
 
 def failure_warnings(failures: Sequence[FailureCount]) -> list[HealthWarning]:
     """Warn of failures that are no participant's fault, and of one that many teams share."""
-    found = []
+    warnings = []
     for row in failures:
         query = urlencode({"stage": "failed", "error_class": row.error_class or ""})
         href = f"/organise/{row.competition}/submissions?{query}"
         if row.fault == Fault.HOST:
             name = _name(row.competition, row.task)
             text = f"{row.count} of {name} failed by the host's fault ({row.error_class})."
-            found.append(HealthWarning(text, True, row.competition, href, "See them, and run them again"))
+            warnings.append(HealthWarning(text, True, row.competition, href, "See them, and run them again"))
         elif row.teams >= MANY_TEAMS and row.fault == Fault.PARTICIPANT:
             name = _name(row.competition, row.task)
             text = f"{row.teams} teams of {name} failed alike ({row.error_class}): is a limit too tight?"
-            found.append(HealthWarning(text, False, row.competition, href, "See them"))
-    return found
+            warnings.append(HealthWarning(text, False, row.competition, href, "See them"))
+    return warnings
 
 
 def token_warnings(quarantined: Sequence[tuple[str, WorkerToken]]) -> list[HealthWarning]:

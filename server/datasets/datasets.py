@@ -51,7 +51,7 @@ def propose(
         archive = Path(made) / "archive"
         storage.download(dataset_key(dataset.sha256), archive)
         with archive.open("rb") as file:
-            found: dict[str, Any] = run_on_file(
+            proposal: dict[str, Any] = run_on_file(
                 "propose_competition",
                 file,
                 limits=archive_limits(settings),
@@ -62,7 +62,7 @@ def propose(
                 read_as=dict(read_as or {}),
                 given={name: v.isoformat() if isinstance(v, datetime) else v for name, v in (given or {}).items()},
             )
-            return found
+            return proposal
 
 
 MAX_DATASETS = 50  # of one account
@@ -240,9 +240,9 @@ async def store_dataset(
         raise InvalidInput(f"The file {missing}", violations=(Violation("file", missing),))
     opened = _on_disk(file)
     limits = archive_limits(settings)
-    found = await turns().run_on_file("check_dataset", opened, limits=limits)
+    content = await turns().run_on_file("check_dataset", opened, limits=limits)
     sha256 = await admission.long_work(_hash, opened)
-    checked = CheckedUpload(sha256, file.size, found["unpacked_bytes"], found["files"])
+    checked = CheckedUpload(sha256, file.size, content["unpacked_bytes"], content["files"])
     await admission.write(database, reserve, settings, account, name=name, archive=checked)
     try:
         await admission.long_work(storage.write_file, dataset_key(sha256), opened)

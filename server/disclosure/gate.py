@@ -140,8 +140,8 @@ def get_original_score(split: Split | None) -> ShownNumber | None:
 
 def _original_of(oracle: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return the original model's `score` and `f` with the ratios, as a split keeps them beside the oracle's."""
-    found: Mapping[str, Any] = ((oracle or {}).get("references") or {}).get("original") or {}
-    return found if {"score", "f"} <= set(found) and "value" in found["score"] else None
+    original: Mapping[str, Any] = ((oracle or {}).get("references") or {}).get("original") or {}
+    return original if {"score", "f"} <= set(original) and "value" in original["score"] else None
 
 
 def share_of(value: ShownNumber | None, oracle: float | None) -> ShownNumber | None:

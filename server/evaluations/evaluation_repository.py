@@ -111,8 +111,8 @@ def get_evaluation(session: Session, submission_id: str, split_id: str, *, score
 
 def routing_key_for(session: Session, split_id: str) -> RoutingKey:
     """Return who may serve the split's shards."""
-    found = select(Split.device, Competition.slug).join(Competition, Competition.id == Split.competition_id)
-    return RoutingKey(*session.execute(found.where(Split.id == split_id)).one())
+    statement = select(Split.device, Competition.slug).join(Competition, Competition.id == Split.competition_id)
+    return RoutingKey(*session.execute(statement.where(Split.id == split_id)).one())
 
 
 def lock_evaluation(session: Session, evaluation_id: str) -> Evaluation:

@@ -197,8 +197,8 @@ def held(session: Session, shard_id: int, *, attempt: int, worker: str) -> Claim
     if made is None or made.worker != worker:
         return None
     shard = session.get_one(Shard, shard_id)
-    found = claimed_shard(shard, *lease_repository.context(session, shard.evaluation_id))
-    return replace(found, attempt=attempt)
+    claimed = claimed_shard(shard, *lease_repository.context(session, shard.evaluation_id))
+    return replace(claimed, attempt=attempt)
 
 
 def held_by(session: Session, worker: str) -> ClaimedShard | None:

@@ -20,11 +20,11 @@ CHANGED = "submissions with a part that changed"
 
 def of(session: Session, submission_ids: Sequence[str]) -> dict[str, list[Submission]]:
     """Return the parts of these submissions by their ids, in the order of the tasks; one without parts has no entry."""
-    found: dict[str, list[Submission]] = {}
+    own: dict[str, list[Submission]] = {}
     if submission_ids:
         for part in session.scalars(_parts(submission_ids)):
-            found.setdefault(str(part.parent_id), []).append(part)
-    return found
+            own.setdefault(str(part.parent_id), []).append(part)
+    return own
 
 
 def locked(session: Session, submission_id: str) -> Sequence[Submission]:

@@ -81,10 +81,10 @@ def tries(
     )
     if team_ids is not None:
         statement = statement.where(Submission.team_id.in_(team_ids))
-    found: dict[str, list[Try]] = {}
+    by_team: dict[str, list[Try]] = {}
     for team_id, submission_id, received_at, *attempt in _rows(session, statement):
-        found.setdefault(team_id, []).append(Try(submission_id, _moment(received_at), *attempt))
-    return found
+        by_team.setdefault(team_id, []).append(Try(submission_id, _moment(received_at), *attempt))
+    return by_team
 
 
 def best_over_time(

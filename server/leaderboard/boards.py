@@ -182,8 +182,8 @@ def scores_over_time(
     """Return team, moment and public score of every scored submission, oldest first; on a ladder, its rungs."""
     n_models = stored_file(competition).n_models
     if not gate.shows_ladder(competition):
-        found = board_repository.best_over_time(session, competition.id, team_ids, n_models=n_models)
-        return [(team_id, at, gate.show_score(score)) for team_id, at, score in found]
+        rows = board_repository.best_over_time(session, competition.id, team_ids, n_models=n_models)
+        return [(team_id, at, gate.show_score(score)) for team_id, at, score in rows]
     step = stored_file(competition).board.step
     tries = board_repository.tries(session, competition.id, n_models=n_models, team_ids=team_ids)
     climbed = [

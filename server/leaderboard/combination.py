@@ -62,9 +62,9 @@ def combine(
     tell apart, counted from 0 at the top; where a replicate is missing or not paired there are none.
     """
     kept = [place for place, own in enumerate(standings) if own and (rule.missing == "zero" or set(names) <= set(own))]
-    found: list[Combined | None] = [None] * len(standings)
+    combined: list[Combined | None] = [None] * len(standings)
     if not kept:
-        return found
+        return combined
     teams, counts = [standings[place] for place in kept], np.array([ranked[place] for place in kept])
     weights = np.array([rule.weights.get(name, 1.0) for name in names])
     scores = np.array([[own[name].score if name in own else 0.0 for name in names] for own in teams])
@@ -74,8 +74,8 @@ def combine(
     groups = {} if moved is None else _tied_groups(values, moved, counts)
     for row, place in enumerate(kept):
         error = None if moved is None else float(moved[:, row].std(ddof=1))
-        found[place] = Combined(float(values[row]), error, groups.get(row))
-    return found
+        combined[place] = Combined(float(values[row]), error, groups.get(row))
+    return combined
 
 
 def combined_scores(scores: Floats, by: str, *, weights: Floats, counts: NDArray[np.bool_]) -> Floats:
@@ -213,8 +213,8 @@ def oracle(boards: Sequence[TaskBoard], rule: Combine) -> ShownNumber | None:
     scores = {board.name: TaskScore(board.oracle) for board in boards if board.oracle is not None}
     if rule.by == "rank-mean" or len(scores) < len(boards):
         return None
-    found = combine([scores], rule, names=list(scores), ranked=[True])[0]
-    return None if found is None else gate.show_score(found.score)
+    combined = combine([scores], rule, names=list(scores), ranked=[True])[0]
+    return None if combined is None else gate.show_score(combined.score)
 
 
 def of_one(scores: Mapping[str, ShownNumber], file: CompetitionFile) -> ShownNumber | None:
@@ -223,8 +223,8 @@ def of_one(scores: Mapping[str, ShownNumber], file: CompetitionFile) -> ShownNum
         return None
     names = [task_name(task.slug) for task in file.tasks]
     own = {name: TaskScore(score) for name, score in scores.items()}
-    found = combine([own], file.combine, names=names, ranked=[True])[0]
-    return None if found is None else gate.show_score(found.score)
+    combined = combine([own], file.combine, names=names, ranked=[True])[0]
+    return None if combined is None else gate.show_score(combined.score)
 
 
 def entries(

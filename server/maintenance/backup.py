@@ -100,13 +100,13 @@ def verify(settings: Settings, folder: Path) -> int:
 
 def _of_manifests(folder: Path, named: Mapping[str, str]) -> dict[str, str]:
     """Return the files of prepared splits with the hashes that their manifests hold."""
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for key in named:
         split, _, name = key.rpartition("/")
         if name == MANIFEST:
             files = json.loads((folder / FILES / key).read_text(encoding="utf-8"))["files"]
-            found |= {f"{split}/{path}": str(record["sha256"]) for path, record in files.items()}
-    return found
+            hashes |= {f"{split}/{path}": str(record["sha256"]) for path, record in files.items()}
+    return hashes
 
 
 def back_up_in_series(settings: Settings, folder: Path, *, keep: int) -> tuple[Path, Copied]:
@@ -116,9 +116,9 @@ def back_up_in_series(settings: Settings, folder: Path, *, keep: int) -> tuple[P
     are damaged, the newest copy is kept as it is beside the whole ones, what can be computed is computed again, and
     DamagedStorage is raised.
     """
-    found = sorted(folder.glob(IN_SERIES))
-    made = [each for each in found if (each / LIST).exists()]
-    for broken_off in set(found) - set(made):
+    backups = sorted(folder.glob(IN_SERIES))
+    made = [each for each in backups if (each / LIST).exists()]
+    for broken_off in set(backups) - set(made):
         shutil.rmtree(broken_off)
     of_damaged = [each for each in made if (each / DAMAGED).exists()]
     whole = [each for each in made if each not in of_damaged]

@@ -79,11 +79,11 @@ def named_files(session: Session) -> dict[str, str]:
 
 def damaged_results(session: Session, keys: Collection[str]) -> dict[str, list[tuple[int, str]]]:
     """Return the shards, each with its result's hash, whose results lie under these keys, by their evaluations."""
-    found: dict[str, list[tuple[int, str]]] = {}
+    damaged: dict[str, list[tuple[int, str]]] = {}
     named = select(Shard.evaluation_id, Shard.id, Shard.result_sha256).where(Shard.result_key.in_(keys))
     for evaluation_id, shard_id, sha256 in session.execute(named):
-        found.setdefault(evaluation_id, []).append((shard_id, sha256 or ""))
-    return found
+        damaged.setdefault(evaluation_id, []).append((shard_id, sha256 or ""))
+    return damaged
 
 
 class _Below:

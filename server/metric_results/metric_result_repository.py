@@ -141,12 +141,12 @@ def of_submissions(
             row.computed_at.is_not(None),
         )
     )
-    found: list[tuple[Any, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     for first in range(0, len(submission_ids), PORTION):
         some = submission_ids[first : first + PORTION]
-        found += map(tuple, session.execute(statement.where(Evaluation.submission_id.in_(some))))
-    found.sort(key=lambda values: values[:2])
-    return [SubmissionValue(*values[2:]) for values in found]
+        rows += map(tuple, session.execute(statement.where(Evaluation.submission_id.in_(some))))
+    rows.sort(key=lambda values: values[:2])
+    return [SubmissionValue(*values[2:]) for values in rows]
 
 
 def of_evaluations(session: Session, evaluation_ids: Sequence[str]) -> Sequence[MetricResult]:

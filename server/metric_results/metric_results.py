@@ -165,10 +165,10 @@ def of_competition(
     """Return computed metrics by submission id and metric id, for organisers."""
     evaluations = metric_result_repository.scored_evaluations(session, competition.id, visibility=visibility.value)
     submission_of = {evaluation.id: evaluation.submission_id for evaluation in evaluations}
-    found: dict[str, dict[str, MetricResult]] = {}
+    results: dict[str, dict[str, MetricResult]] = {}
     for row in metric_result_repository.get_values(session, list(submission_of), metric_ids):
-        found.setdefault(submission_of[row.evaluation_id], {})[row.metric_id] = row
-    return found
+        results.setdefault(submission_of[row.evaluation_id], {})[row.metric_id] = row
+    return results
 
 
 def of_submissions(

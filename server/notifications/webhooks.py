@@ -236,8 +236,8 @@ async def _post(client: httpx.AsyncClient, message: Message, *, allow_private: b
 async def _public_address(host: str, port: int, *, allow_private: bool) -> str:
     """Return the address to connect to. Raises Refused unless every address of the host is public."""
     known = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    found = {str(info[4][0]) for info in known}
-    private = [address for address in found if not is_public(address)]
+    addresses = {str(info[4][0]) for info in known}
+    private = [address for address in addresses if not is_public(address)]
     if private and not allow_private:
         raise Refused(f"{host} is not a public address; LETHE_WEBHOOKS_TO_PRIVATE allows such ones")
-    return min(found)
+    return min(addresses)

@@ -57,20 +57,20 @@ class _Instance:
         self._figures = figures
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        found = self._figures
-        yield _gauge("lethe_queue_age_seconds", "How long the oldest queued shard has waited", found.queue_age_s)
-        yield _gauge("lethe_shards_queued", "Shards that wait, counted to 10,000", found.queued)
-        yield _gauge("lethe_shards_leased", "Shards that workers hold", found.leased)
-        yield _gauge("lethe_evaluations_unscored", "Evaluations whose runs are done, without a score", found.unscored)
-        yield _gauge("lethe_worker_refusals", "Splits that refuse a living worker", found.refused_splits)
-        yield _gauge("lethe_shards_unserved", "Shards that wait and that no worker can do", found.unserved)
-        yield _gauge("lethe_shards_given_back", "Shards that workers gave back in 15 minutes", found.given_back)
-        yield _gauge("lethe_preparations_failed", "Splits whose preparation failed", found.failed_preparations)
-        yield _labelled("lethe_messages_waiting_seconds", "Age of the oldest message to send", "kind", found.overdue_s)
-        yield _labelled("lethe_upkeep_age_seconds", "Since upkeep was last done", "what", found.upkeep_age_s)
-        yield _labelled("lethe_shards_waiting", "Shards that wait, by device", "device", found.waiting_by_device)
+        known = self._figures
+        yield _gauge("lethe_queue_age_seconds", "How long the oldest queued shard has waited", known.queue_age_s)
+        yield _gauge("lethe_shards_queued", "Shards that wait, counted to 10,000", known.queued)
+        yield _gauge("lethe_shards_leased", "Shards that workers hold", known.leased)
+        yield _gauge("lethe_evaluations_unscored", "Evaluations whose runs are done, without a score", known.unscored)
+        yield _gauge("lethe_worker_refusals", "Splits that refuse a living worker", known.refused_splits)
+        yield _gauge("lethe_shards_unserved", "Shards that wait and that no worker can do", known.unserved)
+        yield _gauge("lethe_shards_given_back", "Shards that workers gave back in 15 minutes", known.given_back)
+        yield _gauge("lethe_preparations_failed", "Splits whose preparation failed", known.failed_preparations)
+        yield _labelled("lethe_messages_waiting_seconds", "Age of the oldest message to send", "kind", known.overdue_s)
+        yield _labelled("lethe_upkeep_age_seconds", "Since upkeep was last done", "what", known.upkeep_age_s)
+        yield _labelled("lethe_shards_waiting", "Shards that wait, by device", "device", known.waiting_by_device)
         workers = GaugeMetricFamily("lethe_workers", "Worker processes heard of lately", labels=["device", "state"])
-        for labels, count in found.workers.items():
+        for labels, count in known.workers.items():
             workers.add_metric(list(labels), count)
         yield workers
 

@@ -206,10 +206,10 @@ def get(session: Session, competition: Competition, rejudging_id: str) -> Rejudg
 
 def preview(session: Session, competition: Competition, rejudging: Rejudging) -> Preview:
     """Return what applying would change on the board: applied within a savepoint, read, and taken back."""
-    found = tuple(rejudging_repository.outcomes(session, rejudging))
+    outcomes = tuple(rejudging_repository.outcomes(session, rejudging))
     visibility = Visibility(rejudging.visibility)
     if rejudging.state != RejudgingState.RUNNING:
-        return Preview(rejudging, found, ())
+        return Preview(rejudging, outcomes, ())
     before = _standings(boards.whole_board(session, competition, visibility))
     savepoint = session.begin_nested()
     try:
@@ -218,8 +218,8 @@ def preview(session: Session, competition: Competition, rejudging: Rejudging) ->
     finally:
         savepoint.rollback()
         session.expire_all()
-    is_final = all(outcome.new_state in ENDED for outcome in found)
-    return Preview(rejudging, found, _changes(before, after, is_final=is_final))
+    is_final = all(outcome.new_state in ENDED for outcome in outcomes)
+    return Preview(rejudging, outcomes, _changes(before, after, is_final=is_final))
 
 
 def apply(session: Session, competition: Competition, rejudging: Rejudging, *, actor: Account) -> Rejudging:

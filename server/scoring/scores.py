@@ -131,7 +131,7 @@ def record(
         return False
     split = session.get_one(Split, evaluation.split_id)
     is_public = split.visibility == Visibility.PUBLIC.value
-    found = score_table(split.visibility)(
+    stored = score_table(split.visibility)(
         evaluation_id=evaluation_id,
         submission_id=evaluation.submission_id,
         scorer_version=evaluation.scorer_version,
@@ -140,19 +140,19 @@ def record(
     )
     submission = session.get_one(Submission, evaluation.submission_id)
     is_baseline = session.get_one(Team, submission.team_id).is_baseline
-    found.is_unconfirmed = not is_baseline and bool(score.details.get("flags", {}).get("held"))
-    session.add(found)
+    stored.is_unconfirmed = not is_baseline and bool(score.details.get("flags", {}).get("held"))
+    session.add(stored)
     if oracle is not None:
         note_oracle(session, evaluation, oracle)
     evaluation.state = EvaluationState.SCORED.value
     evaluation.finished_at = now()
     competition = session.get_one(Competition, split.competition_id)
     if is_public and evaluation.is_current:
-        leak_budget.count(session, evaluation, gate.bits_counted(gate.score(found, competition)))
+        leak_budget.count(session, evaluation, gate.bits_counted(gate.score(stored, competition)))
         submission.stage = Stage.SCORED
         submission.finished_at = now()
         dispatch.notify(session, submission.competition_id, "submission.scored", {"submission": submission.id})
-    notify_unconfirmed(session, evaluation, found)
+    notify_unconfirmed(session, evaluation, stored)
     metric_results.request(session, evaluation, stored_file(competition))
     if score.replicates is not None:
         send_after_commit(session, GROUP_TIES, split.id)

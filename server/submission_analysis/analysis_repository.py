@@ -28,7 +28,7 @@ def current_evaluation(
 ) -> tuple[Evaluation, PublicScore | PrivateScore | None] | None:
     """Return the evaluation that counts on one split, with the split, and its score with replicates and epsilons."""
     table = score_table(visibility)
-    found = session.execute(
+    row = session.execute(
         select(Evaluation, table)
         .join(Split, Split.id == Evaluation.split_id)
         .outerjoin(table, table.evaluation_id == Evaluation.id)
@@ -40,7 +40,7 @@ def current_evaluation(
         .options(contains_eager(Evaluation.split), undefer(table.replicates), undefer(table.epsilon))
         .limit(1)
     ).first()
-    return cast("tuple[Evaluation, PublicScore | PrivateScore | None]", tuple(found)) if found else None
+    return cast("tuple[Evaluation, PublicScore | PrivateScore | None]", tuple(row)) if row else None
 
 
 def submission(session: Session, competition_id: str, submission_id: str) -> Submission | None:

@@ -84,10 +84,10 @@ def _spearman(a: Float64, b: Float64) -> float | None:
 def epsilon_correlations(epsilons: Mapping[str, Float64]) -> Matrix | None:
     """Return Spearman's correlations of epsilon between submissions. None where fewer than two can be compared."""
     try:
-        found = epsilon_correlation(_stacked(epsilons))
+        correlations = epsilon_correlation(_stacked(epsilons))
     except InvalidMetricInput:
         return None
-    matrix = found.arrays["correlation"]
+    matrix = correlations.arrays["correlation"]
     return Matrix(list(epsilons), [[(float(value) if np.isfinite(value) else None) for value in row] for row in matrix])
 
 
@@ -182,8 +182,8 @@ def candidates(
     if team is None and not is_organiser:
         return []
     team_id = None if is_organiser or team is None else team.id
-    found = metric_result_repository.newest_scored(session, competition.id, visibility.value, team_id=team_id)
-    return [(submission.id, f"{submission.team.name}: {_note(submission)}") for submission in found]
+    scored = metric_result_repository.newest_scored(session, competition.id, visibility.value, team_id=team_id)
+    return [(submission.id, f"{submission.team.name}: {_note(submission)}") for submission in scored]
 
 
 def compare(

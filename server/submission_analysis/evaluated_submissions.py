@@ -122,9 +122,9 @@ def suggest_comparisons(
     team = evaluated.submission.team
     scored = analysis_repository.scored_of_team(session, team.id, evaluated.visibility, most=MAX_SUGGESTIONS)
     own = [(submission_id, f"{team.name}, {score:.5f}, {note}") for submission_id, note, score in scored]
-    found = dict([*islice(best, MAX_SUGGESTIONS), *own])
-    found.pop(evaluated.submission.id, None)
-    return list(found.items())
+    suggested = dict([*islice(best, MAX_SUGGESTIONS), *own])
+    suggested.pop(evaluated.submission.id, None)
+    return list(suggested.items())
 
 
 def compare(first: EvaluatedSubmission, second: EvaluatedSubmission) -> Paired:

@@ -28,13 +28,13 @@ class SubmissionsPage:
 
 def find_lines(session: Session, competition: Competition, wanted: SubmissionFilter, *, page: int) -> SubmissionsPage:
     """Return one page of the list (from 1), the newest first, with what a line shows of each submission."""
-    found = organiser_list_repository.listed(
+    rows = organiser_list_repository.listed(
         session, competition.id, wanted, offset=(page - 1) * PAGE_SIZE, limit=PAGE_SIZE + 1
     )
-    lines = found[:PAGE_SIZE]
+    lines = rows[:PAGE_SIZE]
     if stored_file(competition).tasks:
         lines = _with_parts(session, competition, lines)
-    return SubmissionsPage(lines, has_more=len(found) > PAGE_SIZE)
+    return SubmissionsPage(lines, has_more=len(rows) > PAGE_SIZE)
 
 
 def _with_parts(

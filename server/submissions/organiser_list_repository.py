@@ -88,10 +88,10 @@ def same_file_teams(session: Session, submission_ids: Sequence[str]) -> dict[str
         .distinct()
         .order_by(Submission.id, Team.name)
     )
-    found: dict[str, list[str]] = {}
+    teams: dict[str, list[str]] = {}
     for submission_id, team in rows:
-        found.setdefault(submission_id, []).append(team)
-    return found
+        teams.setdefault(submission_id, []).append(team)
+    return teams
 
 
 def same_files(session: Session, competition_id: str) -> list[list[str]]:
@@ -112,10 +112,10 @@ def same_files(session: Session, competition_id: str) -> list[list[str]]:
         .distinct()
         .order_by(Submission.content_sha256, Team.name)
     )
-    found: dict[str, list[str]] = {}
+    teams: dict[str, list[str]] = {}
     for sha256, team in rows:
-        found.setdefault(sha256, []).append(team)
-    return list(found.values())
+        teams.setdefault(sha256, []).append(team)
+    return list(teams.values())
 
 
 def _line(submission: Submission, team: str, author: str, score: ListedScore | None) -> ListedSubmission:
@@ -177,18 +177,18 @@ def _ended_so(wanted: SubmissionFilter) -> ColumnElement[bool]:
 
 
 def _conditions(wanted: SubmissionFilter) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = [_ended_so(wanted)]
+    conditions: list[ColumnElement[bool]] = [_ended_so(wanted)]
     if wanted.team:
-        found.append(Team.name_key.contains(look_alike_key(wanted.team), autoescape=True))
+        conditions.append(Team.name_key.contains(look_alike_key(wanted.team), autoescape=True))
     if wanted.only in CONDITIONS:
-        found.append(CONDITIONS[wanted.only]())
+        conditions.append(CONDITIONS[wanted.only]())
     if wanted.text:
-        found.append(_holds(wanted.text))
+        conditions.append(_holds(wanted.text))
     if wanted.received_from:
-        found.append(Submission.received_at >= wanted.received_from)
+        conditions.append(Submission.received_at >= wanted.received_from)
     if wanted.received_before:
-        found.append(Submission.received_at < wanted.received_before)
-    return found
+        conditions.append(Submission.received_at < wanted.received_before)
+    return conditions
 
 
 def _holds(text: str) -> ColumnElement[bool]:

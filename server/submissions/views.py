@@ -117,10 +117,10 @@ def compare_own(session: Session, first: Submission, second: Submission) -> Show
     if first.team_id != second.team_id:
         raise NotFound("The two submissions are of two teams")
     metric = stored_file(first.competition).scoring
-    found = submission_repository.public_scores(session, [first.id, second.id])
-    if not metric.show_intervals or gate.shows_ladder(first.competition) or not {first.id, second.id} <= set(found):
+    scores = submission_repository.public_scores(session, [first.id, second.id])
+    if not metric.show_intervals or gate.shows_ladder(first.competition) or not {first.id, second.id} <= set(scores):
         return None
-    a, b = found[first.id], found[second.id]
+    a, b = scores[first.id], scores[second.id]
     try:
         return gate.paired(paired_test.compare(a.final_score, b.final_score, replicates=(a.replicates, b.replicates)))
     except Conflict:  # no replicates, or of another kind
@@ -129,8 +129,8 @@ def compare_own(session: Session, first: Submission, second: Submission) -> Show
 
 def _public_scores(session: Session, submissions: Sequence[Submission]) -> dict[str, ShownScore]:
     """Return the public score of each submission as its team may see it, by submission id."""
-    found = submission_repository.public_scores(session, [submission.id for submission in submissions])
-    scored = [submission for submission in submissions if submission.id in found]
+    scores = submission_repository.public_scores(session, [submission.id for submission in submissions])
+    scored = [submission for submission in submissions if submission.id in scores]
     on_ladder = [submission for submission in scored if gate.shows_ladder(submission.competition)]
     rungs: dict[str, Rung] = {}
     for competition in {s.competition_id: s.competition for s in on_ladder}.values():
@@ -138,7 +138,7 @@ def _public_scores(session: Session, submissions: Sequence[Submission]) -> dict[
         rungs |= boards.ladder_rungs(session, competition, list(team_ids))
     # What is not on the ladder, because it was disqualified, has no score there.
     shown = [s for s in scored if s.id in rungs or s not in on_ladder]
-    return {s.id: _as_shown(found[s.id], s, rungs.get(s.id)) for s in shown}
+    return {s.id: _as_shown(scores[s.id], s, rungs.get(s.id)) for s in shown}
 
 
 def _as_shown(found: PublicScore, submission: Submission, rung: Rung | None) -> ShownScore:

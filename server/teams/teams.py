@@ -48,10 +48,8 @@ def search(
 ) -> tuple[Sequence[tuple[Team, str, int]], bool]:
     """Return a page (from 1) of teams with leader and size, by name, and whether there is another."""
     offset = (page - 1) * PAGE_SIZE
-    found = team_repository.search(
-        session, competition.root_id, query=query.strip(), offset=offset, limit=PAGE_SIZE + 1
-    )
-    return found[:PAGE_SIZE], len(found) > PAGE_SIZE
+    rows = team_repository.search(session, competition.root_id, query=query.strip(), offset=offset, limit=PAGE_SIZE + 1)
+    return rows[:PAGE_SIZE], len(rows) > PAGE_SIZE
 
 
 def get_by_name(session: Session, competition: Competition, name: str) -> Team:

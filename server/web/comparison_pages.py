@@ -46,8 +46,8 @@ def comparison_page(
     """Show the submissions in the address, by default the newest ones that the reader may compare."""
     others = _candidates(session, place, split)
     chosen = submission or [submission_id for submission_id, _ in others[:FIRST_SHOWN]]
-    found = _compare(session, place, split, chosen)
-    axes = [metric for metric in found.metrics if _is_axis(found, metric)]
+    compared = _compare(session, place, split, chosen)
+    axes = [metric for metric in compared.metrics if _is_axis(compared, metric)]
     keys = _chosen_axes(axes, x, y)
     asked = {"submission": chosen, "split": split.value, "x": keys[0], "y": keys[1]} if keys else {}
     return page(
@@ -55,11 +55,11 @@ def comparison_page(
         "comparison.html",
         place=place,
         tab="compare",
-        found=found,
+        found=compared,
         better=BETTER,
         split=split.value,
         may_see_private=_may_see(place, Visibility.PRIVATE),
-        candidates=dict(others) | {line.id: f"{line.team}: {line.note}" for line in found.submissions},
+        candidates=dict(others) | {line.id: f"{line.team}: {line.note}" for line in compared.submissions},
         chosen=chosen,
         most=MAX_COMPARED,
         axes=[(metric.key, metric.key) for metric in axes],
@@ -80,13 +80,13 @@ def pareto_figure(
     y: Key = "",
 ) -> Response:
     """Send two metrics of the submissions, those on the Pareto frontier marked."""
-    found = _compare(session, place, split, submission)
-    metrics = {metric.key: metric for metric in found.metrics if _is_axis(found, metric)}
+    compared = _compare(session, place, split, submission)
+    metrics = {metric.key: metric for metric in compared.metrics if _is_axis(compared, metric)}
     if x not in metrics or y not in metrics:
         raise NotFound("There is no such pair of metrics with values")
     across, up = metrics[x], metrics[y]
     return figure(
-        vega_charts.scatter(_points(found, across, up), x=across.key, y=up.key, kinds=vega_charts.PARETO_KINDS)
+        vega_charts.scatter(_points(compared, across, up), x=across.key, y=up.key, kinds=vega_charts.PARETO_KINDS)
     )
 
 
@@ -170,10 +170,10 @@ def own_comparison_page(
     request: Request, session: SessionDep, place: PlaceDep, *, first: Id = "", second: Id = ""
 ) -> Response:
     """Compare two of the hundred newest of the team that have a score."""
-    found = submissions.page_of_team(
+    mine = submissions.page_of_team(
         session, place.competition, place.team, show=Show.NEWEST, final_ids=(), offset=0, limit=LINES
     )
-    shown = submission_views.view(session, found, ended_in_full=False)
+    shown = submission_views.view(session, mine, ended_in_full=False)
     views = {view.submission.id: view for view in shown if view.score}
     one, other = views.get(first), views.get(second)
     if (first and one is None) or (second and other is None):

@@ -60,10 +60,10 @@ def make_card(session: Session, competition: Competition, *, mine: Collection[st
 
 def grouped(cards: Sequence[Card]) -> list[tuple[str, list[Card]]]:
     """Return the groups that have competitions, what can be entered first; in the open one, what ends next first."""
-    found = [(name, [card for card in cards if card.group == name]) for name in GROUPS]
+    groups = [(name, [card for card in cards if card.group == name]) for name in GROUPS]
     ordered = [
         (name, sorted(group, key=lambda card: card.competition.closes_at) if name == GROUPS[0] else group)
-        for name, group in found
+        for name, group in groups
     ]
     return [(name, group) for name, group in ordered if group]
 

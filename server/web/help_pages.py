@@ -90,14 +90,14 @@ class Operation:
 
 def sections(document: Json, *, url: str) -> list[tuple[str, str, list[Operation]]]:
     """Return key, title and operations of each part of the API. url: of this server, for the examples."""
-    found: dict[str, list[Operation]] = {}
+    by_tag: dict[str, list[Operation]] = {}
     for path, operations in document["paths"].items():
         for method in METHODS:
             if operation := operations.get(method):
                 tag = operation.get("tags", ["health"])[0]
-                found.setdefault(tag, []).append(_operation(document, path, method, operation, url=url))
-    order = [*TITLES, *(tag for tag in found if tag not in TITLES)]
-    return [(tag, TITLES.get(tag, tag.capitalize()), found[tag]) for tag in order if tag in found]
+                by_tag.setdefault(tag, []).append(_operation(document, path, method, operation, url=url))
+    order = [*TITLES, *(tag for tag in by_tag if tag not in TITLES)]
+    return [(tag, TITLES.get(tag, tag.capitalize()), by_tag[tag]) for tag in order if tag in by_tag]
 
 
 def first_sentence(text: str) -> str:
@@ -140,8 +140,8 @@ def _content(holder: Json) -> tuple[str, Json] | None:
 
 def _resolved(document: Json, schema: Json) -> Json:
     name = schema.get("$ref", "").rpartition("/")[2]
-    found: Json = document["components"]["schemas"][name] if name else schema
-    return found
+    resolved: Json = document["components"]["schemas"][name] if name else schema
+    return resolved
 
 
 def _fields(document: Json, schema: Json, *, place: str) -> Iterator[Parameter]:

@@ -130,7 +130,7 @@ def _read(name: str, path: Path, names: Mapping[Path, str]) -> HelpPage:
 
 def _sections(name: str, tokens: Sequence[Token]) -> tuple[str, tuple[HelpSection, ...]]:
     """Return the title and the sections, and give every heading its anchor."""
-    found: list[tuple[str, str, list[str]]] = []
+    parts: list[tuple[str, str, list[str]]] = []
     text: list[str] = []
     title, anchor, heading = name, "", ""
     for place, token in enumerate(tokens):
@@ -139,16 +139,16 @@ def _sections(name: str, tokens: Sequence[Token]) -> tuple[str, tuple[HelpSectio
             if token.tag == "h1":
                 title = words
                 continue
-            found.append((anchor, heading, text))
+            parts.append((anchor, heading, text))
             anchor, heading, text = _anchor(words), words, []
             token.attrSet("id", anchor)
         elif token.type in {"fence", "code_block"}:
             text.append(token.content)
         elif token.type == "inline" and tokens[place - 1].type != "heading_open":
             text.append(_plain(token))
-    found.append((anchor, heading, text))
+    parts.append((anchor, heading, text))
     made = (
-        HelpSection(name, anchor, title, heading, " ".join(" ".join(text).split())) for anchor, heading, text in found
+        HelpSection(name, anchor, title, heading, " ".join(" ".join(text).split())) for anchor, heading, text in parts
     )
     return title, tuple(section for section in made if section.text)
 

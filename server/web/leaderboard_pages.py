@@ -207,10 +207,10 @@ def _scored_of_team(session: Session, place: Place) -> list[SubmissionView]:
     """Return the newest of the reader's own submissions that have a score; none on a ladder, which hides scores."""
     if place.team is None or gate.shows_ladder(place.competition, Visibility.PUBLIC):
         return []
-    found = submissions.page_of_team(
+    scored = submissions.page_of_team(
         session, place.competition, place.team, show=Show.NEWEST, final_ids=(), offset=0, limit=LINES
     )
-    return [view for view in submission_views.view(session, found, ended_in_full=False) if view.score]
+    return [view for view in submission_views.view(session, scored, ended_in_full=False) if view.score]
 
 
 @router.get("/competitions/{slug}/leaderboard/figures/cost.json")

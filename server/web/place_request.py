@@ -85,9 +85,9 @@ def needed(reason: str) -> str:
 def timestamp(text: str, *, field: str) -> datetime:
     """Return the timestamp that a form names, in UTC where it names no zone. Raises InvalidInput."""
     try:
-        found = datetime.fromisoformat(text.strip())
-        found = within_range(found if found.tzinfo else found.replace(tzinfo=UTC))
+        moment = datetime.fromisoformat(text.strip())
+        moment = within_range(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     except ValueError as error:
         wrong = Violation(field, "needs a date and a time, UTC", text[:40])
         raise InvalidInput(f"{text[:40]!r} is not a timestamp", violations=(wrong,)) from error
-    return found.astimezone(UTC)
+    return moment.astimezone(UTC)

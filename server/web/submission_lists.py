@@ -71,8 +71,8 @@ def waits_of(session: Session, views: Sequence[SubmissionView]) -> dict[str, Wai
         first = oldest.setdefault(submission.team_id, submission)
         if submission is not first and first.id in waits:
             waits[submission.id] = Wait(OWN_FIRST, 0, None)
-        elif submission is first and (found := find_wait(session, submission)):
-            waits[submission.id] = found
+        elif submission is first and (wait := find_wait(session, submission)):
+            waits[submission.id] = wait
     return waits
 
 
@@ -81,7 +81,7 @@ def listed(session: Session, place: Place, asked: ListQuery) -> dict[str, Any]:
     competition, team = place.competition, place.team
     chosen = finals.chosen_ids(session, competition, team.id) if team else set()
     would_count = finals.would_count(session, competition, team.id) if team else []
-    found = submissions.page_of_team(
+    rows = submissions.page_of_team(
         session,
         competition,
         team,
@@ -90,14 +90,14 @@ def listed(session: Session, place: Place, asked: ListQuery) -> dict[str, Any]:
         offset=(asked.number - 1) * LINES,
         limit=LINES + 1,
     )
-    views = submission_views.view(session, found[:LINES], ended_in_full=False)
+    views = submission_views.view(session, rows[:LINES], ended_in_full=False)
     oracle = gate.get_oracle_score(competitions.find_split(session, competition, Visibility.PUBLIC))
     return {
         "place": place,
         "asked": asked,
         "views": views,
         "waits": waits_of(session, views),
-        "has_more": len(found) > LINES,
+        "has_more": len(rows) > LINES,
         "in_progress": sum(view.submission.stage not in ENDED for view in views),
         "oracle": oracle,
         "has_history": sum(view.score is not None for view in views) > 1,

@@ -65,10 +65,10 @@ def stored_key(storage: Storage, shard: ClaimedShard, sha256: str) -> str:
     """Return where in storage a file of the shard lies. Raises NotFound for what does not belong to it."""
     if sha256 == shard.content_sha256:
         return content_key(sha256)
-    found = workers_split(storage, shard).keys.get(sha256)
-    if found is None:
+    key = workers_split(storage, shard).keys.get(sha256)
+    if key is None:
         raise NotFound(f"No file of shard {shard.shard_id} has the SHA-256 {sha256}")
-    return found
+    return key
 
 
 def _for_workers(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -98,12 +98,12 @@ def keep(storage: Storage, shard: ClaimedShard, data: bytes) -> None:
         name: (dtype, (n_kept(shard), *shape)) for name, (dtype, shape) in _tensors(_original(storage, shard)).items()
     }
     try:
-        found = _tensors(data)
+        tensors = _tensors(data)
     except BadLayout as error:
         raise _wrong(f"cannot be read: {error}") from error
-    if found != expected:
-        differ = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
-        raise _wrong(f"{differ[0]} is {found.get(differ[0])} and must be {expected.get(differ[0])}")
+    if tensors != expected:
+        differ = sorted(name for name in {*tensors, *expected} if tensors.get(name) != expected.get(name))
+        raise _wrong(f"{differ[0]} is {tensors.get(differ[0])} and must be {expected.get(differ[0])}")
     storage.write(weights_key(shard.result_key), data)
 
 

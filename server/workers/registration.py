@@ -132,8 +132,8 @@ def attached(session: Session, competition: Competition) -> Sequence[Worker]:
 
 def reason(session: Session, worker_name: str) -> str:
     """Return why the worker's host takes no work; empty if it does."""
-    found = session.get(CordonedHost, host_of(worker_name), populate_existing=True)
-    return f"cordoned: {found.reason}" if found else ""
+    cordoned = session.get(CordonedHost, host_of(worker_name), populate_existing=True)
+    return f"cordoned: {cordoned.reason}" if cordoned else ""
 
 
 def cordon(session: Session, host: str, *, why: str, actor: Account | None, drain: bool = False) -> int:

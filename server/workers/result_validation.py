@@ -80,8 +80,8 @@ def _header(storage: Storage, key: str) -> dict[str, Any]:
             break
     if not 0 < length <= min(MAX_HEADER_BYTES, len(data) - 8):
         raise HostFault(f"{key} is damaged: prepare the split again")
-    found: dict[str, Any] = json.loads(data[8 : 8 + length])
-    return found
+    header: dict[str, Any] = json.loads(data[8 : 8 + length])
+    return header
 
 
 def find_fault(name: str, array: np.ndarray) -> str:

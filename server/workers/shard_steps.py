@@ -102,10 +102,10 @@ def set_state(session: Session, token: WorkerToken, name: str, state: WorkerStat
 
 def held(session: Session, token: WorkerToken, name: str, *, shard_id: int, attempt: int) -> ClaimedShard:
     """Return the shard of an attempt of this worker. Raises NotFound for any other."""
-    found = leases.held(session, shard_id, attempt=attempt, worker=_full_name(token, name))
-    if found is None:
+    claimed = leases.held(session, shard_id, attempt=attempt, worker=_full_name(token, name))
+    if claimed is None:
         raise NotFound(f"The worker {name} has made no attempt {attempt} at shard {shard_id}")
-    return found
+    return claimed
 
 
 def require_current(session: Session, shard: ClaimedShard) -> ClaimedShard:

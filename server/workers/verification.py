@@ -52,8 +52,8 @@ def find_difference(
     """Return what differs by more than `tolerance`: confidences at most, others on average. None if nothing does."""
     if there.keys() != here.keys():
         return Difference("names of arrays", np.inf)
-    found = [Difference(name, _size(name, there[name], here[name])) for name in sorted(here)]
-    worst = max(found, key=lambda difference: difference.size)
+    differences = [Difference(name, _size(name, there[name], here[name])) for name in sorted(here)]
+    worst = max(differences, key=lambda difference: difference.size)
     return worst if worst.size > tolerance else None
 
 

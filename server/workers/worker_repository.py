@@ -74,8 +74,8 @@ def ready_splits(
 
 def n_forget(session: Session, shard: ClaimedShard) -> int:
     """Return how many examples the forget set of the shard's split has."""
-    found = select(Split.n_forget).join(Shard, Shard.split_id == Split.id).where(Shard.id == shard.shard_id)
-    return session.scalars(found).one() or 0
+    statement = select(Split.n_forget).join(Shard, Shard.split_id == Split.id).where(Shard.id == shard.shard_id)
+    return session.scalars(statement).one() or 0
 
 
 def own_workers(session: Session) -> Sequence[Worker]:
@@ -195,8 +195,8 @@ def contradict(session: Session, shard_id: int, *, outcome: str) -> Sequence[str
 def teams_contradicted(session: Session, token_id: str) -> int:
     """Return about how many teams' submissions trusted workers found otherwise than the token's workers said."""
     theirs = ShardAttempt.outcome == "refuted", ShardAttempt.worker.startswith(f"{token_id}/")
-    found = select(func.count(Shard.team_id.distinct())).join(ShardAttempt, ShardAttempt.shard_id == Shard.id)
-    return session.scalar(found.where(*theirs)) or 0
+    statement = select(func.count(Shard.team_id.distinct())).join(ShardAttempt, ShardAttempt.shard_id == Shard.id)
+    return session.scalar(statement.where(*theirs)) or 0
 
 
 def note_use(session: Session, token_id: str, at: datetime) -> None:

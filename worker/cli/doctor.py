@@ -72,13 +72,13 @@ def _core_dumps(settings: Settings) -> Finding:
 
 def _sandbox(settings: Settings) -> Finding:
     backend = settings.sandbox_backend
-    found = sandbox_doctor.examine(backend=backend, required=required_controls(settings))
-    if found.problems:
+    examined = sandbox_doctor.examine(backend=backend, required=required_controls(settings))
+    if examined.problems:
         lacks = f"{backend} does not give what LETHE_SANDBOX_REQUIRED={settings.sandbox_required} asks for"
-        return Finding("sandbox", "wrong", lacks, " ".join(found.problems))
-    seen = f"{backend}, started in {found.start_time_s:.1f} s, a run in {found.run_time_s:.2f} s"
-    if found.weaknesses:
-        return Finding("sandbox", "warning", f"{seen}; weaker than `strict` asks for", " ".join(found.weaknesses))
+        return Finding("sandbox", "wrong", lacks, " ".join(examined.problems))
+    seen = f"{backend}, started in {examined.start_time_s:.1f} s, a run in {examined.run_time_s:.2f} s"
+    if examined.weaknesses:
+        return Finding("sandbox", "warning", f"{seen}; weaker than `strict` asks for", " ".join(examined.weaknesses))
     return Finding("sandbox", "ok", seen)
 
 
@@ -93,11 +93,11 @@ def _libraries(settings: Settings) -> Iterator[Finding]:
         if problem := missing_set(name, folder):
             yield Finding(what, "wrong", "cannot be used", problem)
             continue
-        found = sandbox_doctor.examine(
+        examined = sandbox_doctor.examine(
             backend=backend, policy=RunPolicy(libraries=name), required=required_controls(settings), library_sets=folder
         )
-        words = f"{find_environment(name, folder).in_words}; started in {found.start_time_s:.1f} s"
-        yield Finding(what, "wrong" if found.problems else "ok", words, " ".join(found.problems))
+        words = f"{find_environment(name, folder).in_words}; started in {examined.start_time_s:.1f} s"
+        yield Finding(what, "wrong" if examined.problems else "ok", words, " ".join(examined.problems))
 
 
 def _gpu(settings: Settings) -> Finding:

@@ -108,12 +108,12 @@ def _receipt(what: str, key: str | None) -> dict[str, Any] | None:
 
     if not Path(what).is_file():
         return None
-    found = read_receipt(Path(what))
-    verify(found, public_key=key)
-    if "tasks" in found:
-        ids = ", ".join(part["submission"]["id"] for part in found["tasks"].values())
+    receipt = read_receipt(Path(what))
+    verify(receipt, public_key=key)
+    if "tasks" in receipt:
+        ids = ", ".join(part["submission"]["id"] for part in receipt["tasks"].values())
         raise InvalidInput(f"{what} is of several tasks; replay each part by its id: {ids}")
-    return found
+    return receipt
 
 
 def _tell(replayed: "Replayed", *, as_json: bool) -> None:

@@ -38,12 +38,12 @@ class SandboxMethodRuns:
             mixes_seeds=True,
         )
         result = self.sandbox.run(request)
-        found = result.verdict
-        if found.outcome == "weights" and result.weights is not None:
+        verdict = result.verdict
+        if verdict.outcome == "weights" and result.weights is not None:
             return RunEnd(result.weights, None, result.wall_time_s)
-        if found.fault is Blame.HOST:
-            raise HostFault(f"the sandbox failed: {result.facts.host_error or found.message}")
-        failure = Failure(found.error_class, found.message, found.exception_type, found.file, found.line)
+        if verdict.fault is Blame.HOST:
+            raise HostFault(f"the sandbox failed: {result.facts.host_error or verdict.message}")
+        failure = Failure(verdict.error_class, verdict.message, verdict.exception_type, verdict.file, verdict.line)
         return RunEnd(None, failure, result.wall_time_s)
 
 

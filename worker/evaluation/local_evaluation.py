@@ -82,11 +82,11 @@ def _run_function(
 def _compared(checked: Checked, sandbox: Sandbox, request: RunRequest, first: RunResult, kit: Kit) -> bool:
     """Look at the program's second model, too. Return whether its first is the one that counts."""
     limit_s = float(kit.about["run_wall_time_s"])
-    found = compare_program(sandbox.run, request, first=first, run_limit_s=limit_s, setup_s=SMOKE_SETUP_S)
-    checked.log += "".join(f"{note}\n" for note in found.notes)
-    if found.verdict is not None:
-        checked.failure = Failure(found.verdict.error_class, found.verdict.message)
-    return found.verdict is None
+    comparison = compare_program(sandbox.run, request, first=first, run_limit_s=limit_s, setup_s=SMOKE_SETUP_S)
+    checked.log += "".join(f"{note}\n" for note in comparison.notes)
+    if comparison.verdict is not None:
+        checked.failure = Failure(comparison.verdict.error_class, comparison.verdict.message)
+    return comparison.verdict is None
 
 
 def _run_notebook(
@@ -119,8 +119,10 @@ def _took(checked: Checked, result: RunResult) -> bool:
     if result.verdict.fault is Blame.HOST:
         raise HostFault(f"the sandbox failed: {result.facts.host_error}")
     if result.verdict.outcome != "weights":
-        found = result.verdict
-        checked.failure = Failure(found.error_class, found.message, found.exception_type, found.file, found.line)
+        verdict = result.verdict
+        checked.failure = Failure(
+            verdict.error_class, verdict.message, verdict.exception_type, verdict.file, verdict.line
+        )
         return False
     return True
 

@@ -72,18 +72,18 @@ def compare_program(
 
     longer = replace(request, original=None, notebook=NotebookRun(MODELS, take), wall_time_s=4 * run_limit_s + setup_s)
     result = run(longer)
-    found = ProgramComparison()
+    comparison = ProgramComparison()
     if result.verdict.fault in {Blame.HOST, Blame.STOPPED} or result.verdict.error_class in REFUSED:
-        found.verdict = result.verdict
-        return found
-    found.notes.append(_in_words(first, times_s, run_limit_s=run_limit_s))
+        comparison.verdict = result.verdict
+        return comparison
+    comparison.notes.append(_in_words(first, times_s, run_limit_s=run_limit_s))
     if len(models) < MODELS:
-        found.notes.append(_not_compared(result))
+        comparison.notes.append(_not_compared(result))
     elif not equal_models(models[SECOND], models[AGAIN]):
-        found.notes.append(DEPENDS)
+        comparison.notes.append(DEPENDS)
     if FIRST in models and first.weights is not None and not equal_models(models[FIRST], first.weights):
-        found.notes.append(f"{WARNING} Two runs with the same seeds gave different models.")
-    return found
+        comparison.notes.append(f"{WARNING} Two runs with the same seeds gave different models.")
+    return comparison
 
 
 def equal_models(first: bytes, second: bytes, *, tolerance: float = TOLERANCE) -> bool:
@@ -142,8 +142,8 @@ def notebook_mounts(data_dir: Path, cache: Path, *, key: str, input_folder: str)
 
 def program_mounts() -> tuple[Mount, ...]:
     """Return mounts of this host's shell and small programs, as far as it has them."""
-    found = ((name, shutil.which(name, path="/bin:/usr/bin")) for name in PROGRAMS)
-    mounts = [Mount(source=str(Path(path).resolve()), target=f"/bin/{name}") for name, path in found if path]
+    programs = ((name, shutil.which(name, path="/bin:/usr/bin")) for name in PROGRAMS)
+    mounts = [Mount(source=str(Path(path).resolve()), target=f"/bin/{name}") for name, path in programs if path]
     return (
         *mounts,
         *(Mount(source=mount.source, target="/usr/bin/env") for mount in mounts if mount.target == "/bin/env"),

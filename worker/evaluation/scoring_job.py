@@ -71,8 +71,8 @@ def replicates_from_data(data: dict[str, Any]) -> Replicates:
 def group_ties(database: Database, split_id: str) -> int:
     """Group the board of the split again. Return how many teams were compared."""
     with database.read() as session:
-        found = scores.of_split(session, split_id)
-    compared = [ScoredEntry(team.final_score, replicates_from_data(team.replicates)) for team in found]
+        standings = scores.of_split(session, split_id)
+    compared = [ScoredEntry(team.final_score, replicates_from_data(team.replicates)) for team in standings]
     try:
         groups = tied_groups(compared)
     except InvalidScoreInput as error:  # scores made with another number of resamples stand beside these
@@ -80,9 +80,9 @@ def group_ties(database: Database, split_id: str) -> int:
         return 0
     with database.write() as session:
         scores.record_groups(
-            session, split_id, {team.evaluation_id: group for team, group in zip(found, groups, strict=True)}
+            session, split_id, {team.evaluation_id: group for team, group in zip(standings, groups, strict=True)}
         )
-    return len(found)
+    return len(standings)
 
 
 @dataclass(frozen=True)
@@ -202,12 +202,12 @@ def require_ranking(
         arrays = read_outputs(whole, "oracle").arrays()
         inputs = split_inputs(whole, arrays, scored_by=file.scoring, attack_seed=attack_seed)
         try:
-            found = rank_score(file.ranking, file.report, oracle, oracle=oracle, inputs=inputs, attack_seed=attack_seed)
+            value = rank_score(file.ranking, file.report, oracle, oracle=oracle, inputs=inputs, attack_seed=attack_seed)
         except InvalidMetricInput as error:
             raise InvalidSplit(str(error)) from error
-    if found.failed_gates:
-        raise InvalidSplit(f"ranking: exact retraining itself does not pass {', '.join(found.failed_gates)}")
-    if without := [name for name, position in found.positions.items() if position == 0.0]:
+    if value.failed_gates:
+        raise InvalidSplit(f"ranking: exact retraining itself does not pass {', '.join(value.failed_gates)}")
+    if without := [name for name, position in value.positions.items() if position == 0.0]:
         raise InvalidSplit(f"ranking.by: {without[0]} has no value for exact retraining, so it cannot rank")
 
 
@@ -330,7 +330,7 @@ def _record(found: Score, unlearned: ShardOutputs, more: dict[str, Any], ranked:
 
 def _accuracies(outputs: ShardOutputs) -> dict[str, float]:
     """Return mean accuracies by set; on the forget set only where its answers were captured."""
-    found = {"retain": float(outputs.retain_accuracy.mean()), "test": float(outputs.test_accuracy.mean())}
+    accuracies = {"retain": float(outputs.retain_accuracy.mean()), "test": float(outputs.test_accuracy.mean())}
     if "forget_correct" in outputs.captured:
-        found["forget"] = float(outputs.captured["forget_correct"].mean())
-    return found
+        accuracies["forget"] = float(outputs.captured["forget_correct"].mean())
+    return accuracies

@@ -283,16 +283,16 @@ def _compare(
     key: tuple[Path, RunPolicy],
 ) -> None:
     """Look at the program's second model, too. Raises RunFailed where the first is not the one that would count."""
-    found = compare_program(
+    comparison = compare_program(
         lambda longer: _run_one(context, sandbox, longer, heart=heart, key=key),
         request,
         first=first,
         run_limit_s=key[1].wall_time_s,
         setup_s=SMOKE_SETUP_S,
     )
-    done.logs.append((request.run, "\n".join(found.notes)))
-    if found.verdict is not None:
-        raise_fault(found.verdict, request.run)
+    done.logs.append((request.run, "\n".join(comparison.notes)))
+    if comparison.verdict is not None:
+        raise_fault(comparison.verdict, request.run)
 
 
 def _run_one(

@@ -88,8 +88,8 @@ class Cooling:
 def out_of_service(cooling: Cooling, settings: Settings) -> WorkerState | None:
     """Return the state in which this process takes no shard. A quarantined one first makes a run of its own."""
     if cooling.is_quarantined and not cooling.is_on:
-        if found := problem(settings):
-            log.error("canary failed", reason=found, pause_s=cooling.fault(found))
+        if wrong := problem(settings):
+            log.error("canary failed", reason=wrong, pause_s=cooling.fault(wrong))
         else:
             log.info("canary went well")
             cooling.canary_went_well()
@@ -109,5 +109,5 @@ def problem(settings: Settings) -> str:
             os.fsync(file.fileno())
     except OSError as error:
         return f"{WRITTEN_MIB} MiB cannot be written to {settings.scratch}: {error}"
-    found = doctor.examine(backend=settings.sandbox_backend, required=required_controls(settings))
-    return " ".join(found.problems)
+    examined = doctor.examine(backend=settings.sandbox_backend, required=required_controls(settings))
+    return " ".join(examined.problems)

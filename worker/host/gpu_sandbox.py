@@ -61,10 +61,10 @@ def on_gpu(policy: RunPolicy, limits: Limits, *, number: int, folder: Path = Pat
 
 def device_files(number: int, *, folder: Path = Path("/dev")) -> tuple[str, ...]:
     """Return the files through which one GPU is reached. In a container the GPUs there may begin at any number."""
-    found = sorted(int(match[1]) for path in folder.iterdir() if (match := _GPU.fullmatch(path.name)))
-    if number >= len(found):
-        raise HostFault(f"GPU {number} has no device file: {folder} holds those of {len(found)} (LETHE_WORKER_GPUS)")
-    names = (*DRIVER_FILES, f"nvidia{found[number]}")
+    numbers = sorted(int(match[1]) for path in folder.iterdir() if (match := _GPU.fullmatch(path.name)))
+    if number >= len(numbers):
+        raise HostFault(f"GPU {number} has no device file: {folder} holds those of {len(numbers)} (LETHE_WORKER_GPUS)")
+    names = (*DRIVER_FILES, f"nvidia{numbers[number]}")
     missing = [name for name in names if not (folder / name).exists()]
     if missing:
         raise HostFault(
@@ -75,8 +75,8 @@ def device_files(number: int, *, folder: Path = Path("/dev")) -> tuple[str, ...]
 
 def system_files(root: Path = Path("/sys")) -> tuple[Mount, ...]:
     """Return the files of /sys that a driver reads, each by itself; those that this host lacks are left out."""
-    found = sorted(path for pattern in _SYSTEM_FILES for path in root.glob(pattern))
-    return tuple(Mount(str(path), f"/sys/{path.relative_to(root)}") for path in found)
+    files = sorted(path for pattern in _SYSTEM_FILES for path in root.glob(pattern))
+    return tuple(Mount(str(path), f"/sys/{path.relative_to(root)}") for path in files)
 
 
 def driver_library(folders: Sequence[Path] | None = None) -> tuple[Mount, ...]:

@@ -148,19 +148,19 @@ def _policy(limits: Limits, *, threads: int, time_s: float) -> RunPolicy:
 def _undisturbed(
     measurement: _Measurement, competition: CompetitionFile, manifest: Manifest, *, before: RetrainingCost | None
 ) -> RetrainingCost:
-    found: list[RetrainingCost] = []
+    costs: list[RetrainingCost] = []
     least = 1.0
     for _ in range(TRIES):
         load, spent_s = _Load(os.cpu_count() or 1), measurement.spent_s
-        found.append(_measured(measurement, competition, manifest))
+        costs.append(_measured(measurement, competition, manifest))
         others = load.of_others(measurement.spent_s - spent_s)
         if others <= MAX_OTHER_USE:
-            return found[-1]
+            return costs[-1]
         least = min(least, others)
         log.warning("retraining measured beside other work", competition=competition.slug, others=round(others, 2))
         if before is not None:
             return replace(before, doubt=KEPT.format(others=least))
-    return replace(min(found, key=lambda cost: cost.cpu_s or 0.0), doubt=DOUBTFUL.format(others=least))
+    return replace(min(costs, key=lambda cost: cost.cpu_s or 0.0), doubt=DOUBTFUL.format(others=least))
 
 
 class _Load:

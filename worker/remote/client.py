@@ -63,8 +63,8 @@ class WorkerApi:
 
     def claim(self) -> ClaimedShard | None:
         """Return a shard to run, or None."""
-        found = self._call("POST", "/claim", within_s=0.0).json()["shard"]
-        return None if found is None else SHARD.validate_python(found, extra="ignore")
+        claimed = self._call("POST", "/claim", within_s=0.0).json()["shard"]
+        return None if claimed is None else SHARD.validate_python(claimed, extra="ignore")
 
     def set_state(self, state: str, detail: str = "") -> None:
         self._call("PUT", "/state", json={"state": state, "detail": detail[:MAX_DETAIL_CHARS]}, within_s=0.0)

@@ -164,7 +164,7 @@ class ServedArtefacts:
 
 def _verified(api: WorkerApi, shard: ClaimedShard, sha256: str, *, what: str) -> bytes:
     data = api.file(shard, sha256)
-    found = hashlib.sha256(data).hexdigest()
-    if found != sha256:
-        raise HostFault(f"the server gave a damaged {what}: SHA-256 {found}, expected {sha256}")
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != sha256:
+        raise HostFault(f"the server gave a damaged {what}: SHA-256 {digest}, expected {sha256}")
     return data

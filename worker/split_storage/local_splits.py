@@ -42,11 +42,11 @@ def local_split(context: HasStorage, work: NamesSplit) -> Path:
         return context.cache.get(StoredSplit(context.storage, work.split_key), work.manifest_sha256)
     folder = context.storage.local_folder(work.split_key)
     try:
-        found = hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
+        digest = hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
     except OSError as error:
         raise DamagedSplit(f"split {work.split_key} cannot be read: {error}") from error
-    if found != work.manifest_sha256:
-        raise DamagedSplit(f"split {work.split_key} has manifest {found}, the database expects {work.manifest_sha256}")
+    if digest != work.manifest_sha256:
+        raise DamagedSplit(f"split {work.split_key} has manifest {digest}, the database expects {work.manifest_sha256}")
     return folder
 
 

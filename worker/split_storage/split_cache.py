@@ -226,9 +226,9 @@ def _is_whole(path: Path, record: dict[str, Any]) -> bool:
 
 def _check(path: Path, record: dict[str, Any], *, label: str) -> None:
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != record["sha256"]:
-        raise DamagedSplit(f"a damaged {label} was fetched: SHA-256 {found}, the manifest says {record['sha256']}")
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != record["sha256"]:
+        raise DamagedSplit(f"a damaged {label} was fetched: SHA-256 {digest}, the manifest says {record['sha256']}")
 
 
 def _is_entry(path: Path) -> bool:

@@ -116,11 +116,11 @@ def _in_a_child(work: Callable[[int], NoReturn]) -> bytes:
         work(send)
     os.close(send)
     with os.fdopen(receive, "rb") as answers:
-        found = answers.read()
+        answer = answers.read()
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     for folder in (*FOLDERS, OWN_FOLDER.parent, Path("/dev/shm")):  # noqa: S108 - the run's own
         _empty(folder)
-    return b"" if status else found
+    return b"" if status else answer
 
 
 @dataclass

@@ -225,8 +225,8 @@ def read_member(folders: Sequence[Path], path: Path) -> bytes:
 
 def _newest_archive(folders: Sequence[Path]) -> Path | None:
     places = dict.fromkeys((Path.cwd(), *folders))
-    found = (place / ARCHIVE for place in places if zipfile.is_zipfile(place / ARCHIVE))
-    return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
+    archives = (place / ARCHIVE for place in places if zipfile.is_zipfile(place / ARCHIVE))
+    return max(archives, key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
 def of_one_kind(paths: Sequence[Path], *, wanted: int) -> Sequence[Path]:
@@ -272,10 +272,10 @@ def natural(path: Path) -> list[tuple[int, int, str]]:
 def stamp_of(path: Path) -> tuple[int, int]:
     """When a file was last written and its length, together telling one content from the next."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return (0, 0)
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 def free_room(folder: Path) -> int:

@@ -82,14 +82,14 @@ def _members(request: _Request) -> Iterator[tuple[str, Path]]:
     for name in request.names:
         path = Path(name)
         if path.is_dir() and request.recurse:
-            found = sorted(item for item in path.rglob("*") if item.is_file())
+            members = sorted(item for item in path.rglob("*") if item.is_file())
         elif path.is_file():
-            found = [path]
+            members = [path]
         else:
             if not path.is_dir():
                 sys.stderr.write(f"zip warning: name not matched: {name}\n")
-            found = []
-        for item in found:
+            members = []
+        for item in members:
             member = item.name if request.junk_paths else str(item).lstrip("/").removeprefix("./")
             if not any(fnmatch(member, pattern) or fnmatch(item.name, pattern) for pattern in request.excluded):
                 yield member, item

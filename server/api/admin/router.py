@@ -180,7 +180,7 @@ def list_audit_actions(session: SessionDep, competition: Organised) -> list[str]
 @organisers.get("/people")
 def list_people(session: SessionDep, competition: Organised, *, team: Short = "", page: TeamsPage = 1) -> PeopleOut:
     """List the organisers, and a page of teams by name. team: part of a team's name."""
-    found, has_more = teams.search(session, competition, query=team, page=page)
+    rows, has_more = teams.search(session, competition, query=team, page=page)
     board = boards.whole_board(session, competition, Visibility.PUBLIC)
     return PeopleOut(
         organisers=[account.name for account in participants.organisers_of(session, competition)],
@@ -192,7 +192,7 @@ def list_people(session: SessionDep, competition: Organised, *, team: Short = ""
                 rank=line.rank if line else None,
                 entries=line.entry.entries if line else 0,
             )
-            for team, leader, members in found
+            for team, leader, members in rows
             for line in (board.get_row(team.id),)
         ],
         has_more=has_more,
@@ -255,8 +255,8 @@ def list_accounts(
     session: SessionDep, *, query: Short = "", role: Role | None = None, banned: bool = False, page: AccountsPage = 1
 ) -> list[ListedAccountOut]:
     """List the instance's accounts by name, a hundred a page. query: part of a name or of an e-mail address."""
-    found, _ = find_accounts(session, query=query, role=role or "", only_banned=banned, page=page)
-    return [ListedAccountOut.read(row.account, organises=row.organises, teams=row.teams) for row in found]
+    rows, _ = find_accounts(session, query=query, role=role or "", only_banned=banned, page=page)
+    return [ListedAccountOut.read(row.account, organises=row.organises, teams=row.teams) for row in rows]
 
 
 @administrators.post("/accounts/{name}/acts", status_code=DONE, responses=problems(404, 409))

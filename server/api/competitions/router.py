@@ -163,11 +163,11 @@ def change_competition(
     finals are frozen: one that has closed opens again with another end. `file` replaces all of a draft, or of one whose
     preparation has failed; it is a draft then.
     """
-    found = competition_edits.change(
+    changed = competition_edits.change(
         session, competition, body.values, actor=account, reason=body.reason, preview=body.preview
     )
     session.flush()
-    return ChangeOut.after(_organised(session, competition), found, applied=not body.preview)
+    return ChangeOut.after(_organised(session, competition), changed, applied=not body.preview)
 
 
 @router.post("/{slug}/open", responses=problems(401, 403, 404, 409))

@@ -122,11 +122,11 @@ def change_limits(
     """Show whom other limits would affect, or set them. An empty field means no limit."""
     values = {name: value or None for name, value in given.items()}
     try:
-        found = change(asked, {"limits": values}, act=act, reason=reason)
+        changed = change(asked, {"limits": values}, act=act, reason=reason)
     except AppError as error:
         return _limits(asked, values=given, error=error, reason=reason)
     if act == "preview":
-        return _limits(asked, values=given, change=found, reason=reason)
+        return _limits(asked, values=given, change=changed, reason=reason)
     return asked.done("The limits are changed.")
 
 

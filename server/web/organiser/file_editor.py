@@ -63,8 +63,8 @@ class Cost:
 @lru_cache
 def templates() -> tuple[StartingFile, ...]:
     """Return the example competitions by title; none where this server came without them."""
-    found = [_template(path) for path in sorted(EXAMPLES.glob("*.toml"))]
-    return tuple(sorted(found, key=lambda template: (template.dataset != "digits", template.title)))
+    examples = [_template(path) for path in sorted(EXAMPLES.glob("*.toml"))]
+    return tuple(sorted(examples, key=lambda template: (template.dataset != "digits", template.title)))
 
 
 def get_template(name: str) -> StartingFile | None:

@@ -106,13 +106,13 @@ def change_rules(
 
 
 def _page(asked: OrganiserRequest, *, state: str = "", page_number: int = 1, **context: Any) -> Response:
-    found, has_more = participants.list_participants(asked.session, asked.competition, state=state, page=page_number)
+    rows, has_more = participants.list_participants(asked.session, asked.competition, state=state, page=page_number)
     shown: dict[str, Any] = {"error": None, "link": "", "link_uses": 0, "rules": None, "reason": "", **context}
     shown["rules"] = shown["rules"] or asked.place.file.participation
     return asked.page(
         "participants.html",
         tab="participants",
-        rows=found,
+        rows=rows,
         has_more=has_more,
         page_number=page_number,
         state=state,
@@ -183,11 +183,11 @@ def change_text(
 def _questions(
     asked: OrganiserRequest, *, only_open: bool = False, page_number: int = 1, error: AppError | None = None
 ) -> Response:
-    found, has_more = questions.page_of_all(asked.session, asked.competition, only_open=only_open, page=page_number)
+    rows, has_more = questions.page_of_all(asked.session, asked.competition, only_open=only_open, page=page_number)
     return asked.page(
         "questions.html",
         tab="questions",
-        rows=found,
+        rows=rows,
         has_more=has_more,
         page_number=page_number,
         only_open=only_open,

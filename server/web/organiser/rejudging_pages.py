@@ -106,11 +106,10 @@ def rejudging_page(rejudging_id: str, database: DatabaseDep, asked: OrganiserDep
     row = rejudgings.get(asked.session, asked.competition, rejudging_id)
     progress = get_progress(asked.session, row)
     running = row.state == RejudgingState.RUNNING
-    found = _preview(database, asked.place, row) if running and progress.is_complete else None
+    preview = _preview(database, asked.place, row) if running and progress.is_complete else None
     ended = None if running else _get_end(asked.session, row)
-    changes = (
-        sorted(found.teams, key=lambda team: (team.new_rank or math.inf, team.old_rank or math.inf)) if found else []
-    )
+    changed = preview.teams if preview else ()
+    changes = sorted(changed, key=lambda team: (team.new_rank or math.inf, team.old_rank or math.inf))
     return asked.page(
         "rejudging.html",
         tab="rejudgings",
@@ -120,8 +119,8 @@ def rejudging_page(rejudging_id: str, database: DatabaseDep, asked: OrganiserDep
         team=teams.names(asked.session, [row.chosen.get("team_id", "")]),
         changes=changes or (ended.data.get("teams", []) if ended else []),
         moves=_moves(changes),
-        lines=_lines(asked.session, found.outcomes) if found else [],
-        outcomes=len(found.outcomes) if found else 0,
+        lines=_lines(asked.session, preview.outcomes) if preview else [],
+        outcomes=len(preview.outcomes) if preview else 0,
         most=MAX_LINES,
         ended=ended,
         what_changed=REASONS,

@@ -56,15 +56,15 @@ def submissions_page(
         received_before=timestamp(received_before, field="received_before") if received_before else None,
     )
     given = {key: value for key, value in asked.request.query_params.items() if value and key != "page"}
-    found = find_lines(asked.session, asked.competition, filters, page=page_number)
+    listed = find_lines(asked.session, asked.competition, filters, page=page_number)
     return asked.page(
         "submissions.html",
         tab="submissions",
         filters=filters,
         given=given,
         query=urlencode(given),
-        lines=found.lines,
-        has_more=found.has_more,
+        lines=listed.lines,
+        has_more=listed.has_more,
         page_number=page_number,
         honest_disagreement=HONEST_DISAGREEMENT,
         error_classes=sorted(ErrorClass),
