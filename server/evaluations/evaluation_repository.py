@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, and_, delete, func, or_, select, true, update
-from sqlalchemy.orm import Session, joinedload
+from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from server.db import changed_rows, changes_one_row, database_time
@@ -21,7 +21,6 @@ from server.models.evaluation import (
     ShardAttempt,
     ShardKind,
     ShardState,
-    score_table,
 )
 from server.models.submission import Fault, Submission
 from server.models.worker import WorkerToken
@@ -283,7 +282,9 @@ def host_faults(session: Session, submission_id: str, split_id: str) -> int:
 
 def get_score(session: Session, evaluation: Evaluation, visibility: str) -> PublicScore | PrivateScore | None:
     """Return the score of an evaluation on the split of that visibility."""
-    return session.get(score_table(visibility), evaluation.id)
+    if visibility == Visibility.PUBLIC.value:
+        return session.get(PublicScore, evaluation.id)
+    return session.get(PrivateScore, evaluation.id)
 
 
 def trace_of(session: Session, evaluation_id: str) -> dict[str, str]:
@@ -324,14 +325,6 @@ def unscored(session: Session, *, since_before: datetime, most: int) -> Sequence
         .order_by(Evaluation.finished_at, Evaluation.id)
         .limit(most)
     ).all()
-
-
-def evaluation_with_split(session: Session, evaluation_id: str) -> Evaluation | None:
-    return session.scalar(
-        select(Evaluation)
-        .where(Evaluation.id == evaluation_id)
-        .options(joinedload(Evaluation.split).joinedload(Split.competition), joinedload(Evaluation.submission))
-    )
 
 
 def untrusted_token(session: Session, shard_id: int) -> str | None:

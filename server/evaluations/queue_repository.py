@@ -38,7 +38,7 @@ def take_fairest(
     session: Session, *, worker: str, lease_s: float, splits: Sequence[str] | None, token_id: str | None = None
 ) -> Shard | None:
     """Lease the next queued shard to `worker`: of the first class, of the competition with the least running work, of
-    the earliest round, then the oldest (queue_order.py).
+    the earliest round, then the oldest (server.queue).
 
     splits: the ids of those that the worker may serve; None for all. token_id: of an untrusted worker, which gets no
     shard that is for trusted ones. Shards that another claim holds now are passed over, so claims never wait for each

@@ -210,7 +210,7 @@ class Shard(Leased, Base):
     first_run: Mapped[int]
     n_runs: Mapped[int]
     state: Mapped[str] = mapped_column(String(16), default=ShardState.QUEUED.value)
-    turn: Mapped[int] = mapped_column(default=0)  # class and round (queue_order.py): lower is served first
+    turn: Mapped[int] = mapped_column(default=0)  # class and round (server.queue): lower is served first
     worker: Mapped[str | None] = mapped_column(String(120))
     avoided_host: Mapped[str | None] = mapped_column(String(120))  # failed at it last; others are preferred for a while
     claimed_at: Mapped[datetime | None]

@@ -12,10 +12,9 @@ from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
 from lethe.errors import HostFault, InvalidInput
-from server import open_files
 from server.config import Settings, get_settings
 from server.embedded.instance import _listen
-from server.environment import describe_wrong_values, unknown_variables
+from server.environment import ENOUGH_FILES, describe_wrong_values, raise_open_files_limit, unknown_variables
 
 
 @pytest.mark.parametrize(
@@ -122,10 +121,10 @@ def test_soft_limit_becomes_what_the_system_allows(monkeypatch, soft, hard, afte
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
-    open_files.raise_limit()
+    raise_open_files_limit()
     assert asked == ([] if after is None else [(after, hard)])
 
 
 def test_tests_have_more_files_than_most_shells_allow() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert soft == min(hard, open_files.ENOUGH) or hard == UNLIMITED
+    assert soft == min(hard, ENOUGH_FILES) or hard == UNLIMITED

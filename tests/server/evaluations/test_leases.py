@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import update
 
 from server.db import Database, clock, database_time, now
-from server.evaluations import evaluation_repository, evaluations, lease_reaper, leases
+from server.evaluations import evaluations, lease_reaper, leases
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure, run_seed, sample_data
-from server.models.competition import Competition
+from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, PublicScore, Shard, ShardAttempt
 from server.models.submission import Fault, Submission
 from server.models.worker import Worker
@@ -42,7 +42,7 @@ def test_start_twice_makes_one_evaluation(database: Database, competition: Compe
 
 
 def evaluation_split(session, evaluation):  # type: ignore[no-untyped-def]
-    return evaluation_repository.evaluation_with_split(session, evaluation.id).split
+    return session.get_one(Split, evaluation.split_id)
 
 
 def test_claim_seeds_depend_on_split_and_run_only(database: Database, submit: Submit) -> None:
