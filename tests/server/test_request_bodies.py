@@ -1,14 +1,21 @@
-"""A body has a size and a deadline."""
+"""Requests that could hold the server up or break it: bodies, headers, values at the ends of what can be written."""
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 from fastapi import FastAPI, Request
+from starlette.types import Receive, Scope, Send
 
-from server.middleware import BodyLimit
+from server.middleware import BodyLimit, PlainHeaders
+from server.models.account import Role
+from server.models.submission import Submission
 from server.problem_details import add_handlers
+from server.web.cookies import SESSION_COOKIE
+from tests.support.instance import GOOD_CODE, Instance, competition_toml
 
 KIB = 1024
 
@@ -58,3 +65,116 @@ def test_body_beyond_its_size_is_refused() -> None:
     assert answer(pieces(64)) == (200, 64 * KIB)
     assert answer(pieces(65))[0] == 413
     assert answer(pieces(0), announced=65 * KIB)[0] == 413
+
+
+QUOTED = b'x="' + b'\\"' * 60_000 + b'"'  # half a minute for Python 3.11
+
+
+def headers_behind(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    seen: list[tuple[bytes, bytes]] = []
+
+    async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
+        seen.extend(scope["headers"])
+
+    unused: Any = None
+    asyncio.run(PlainHeaders(app)({"type": "http", "headers": headers}, unused, unused))
+    return seen
+
+
+def test_only_our_own_cookies_are_read() -> None:
+    given = b'lethe_a=1; other=2;lethe_b="3"; lethe_c="\\"" ;x'
+    assert headers_behind([(b"cookie", given), (b"x", b'\\";')]) == [
+        (b"cookie", b'lethe_a=1; lethe_b="3"'),
+        (b"x", b'\\";'),
+    ]
+
+
+@pytest.mark.parametrize("name", [b"x", SESSION_COOKIE.encode()])
+def test_quoted_cookies_cost_nothing(server: Instance, name: bytes) -> None:
+    began = time.process_time()
+    for path in ("/login", "/healthz", "/account"):
+        answer = server.client.get(path, headers={"Cookie": (name + QUOTED[1:]).decode()}, follow_redirects=False)
+        assert answer.status_code in (200, 303)
+    assert time.process_time() - began < 5
+
+
+# Encodings of Python's own: without an error that is expected, quadratic in time, or with characters that are no text.
+ENCODINGS = ("undefined", "idna", "punycode", "unicode_escape", "utf-7", "zlib", "utf-16")
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_forms_are_utf8_whatever_they_say(both: Instance, encoding: str) -> None:
+    both.competition(limits={"submissions_per_day": 50})
+    message = "\\ud800 +2AA- é"
+    body = (
+        f'--b\r\nContent-Disposition: form-data; name="message"\r\n\r\n{message}\r\n'
+        '--b\r\nContent-Disposition: form-data; name="file"; filename="é.py"\r\n\r\n'
+    ).encode() + GOOD_CODE
+    kind = {"Content-Type": f"multipart/form-data; Charset = {encoding}; boundary=b"}
+    path = "/api/v1/competitions/digits/submissions"
+    sent = {"content": body + b"\r\n--b--\r\n", "headers": both.participant() | kind}
+    answer = both.client.post(path, **sent)  # type: ignore[arg-type]
+    assert answer.status_code == 201, answer.text
+    with both.database.read() as session:
+        stored = session.get_one(Submission, answer.json()["id"])
+        assert (stored.message, stored.filename) == (message, "é.py")
+
+
+@pytest.mark.parametrize("name", ["Referer", "Origin"])
+@pytest.mark.parametrize("address", ["http://[", "http://[::1", "http://\u2100.org", "//[/"])
+def test_malformed_address_of_the_page_before_breaks_nothing(server: Instance, name: str, address: str) -> None:
+    headers = {b"Accept": b"text/html", name.encode(): address.encode()}
+    for path in ("/nowhere", "/account", "/login", "/submissions/none"):
+        assert server.client.get(path, headers=headers).status_code < 500
+        assert server.client.post(path, headers=headers, data={"a": "b"}).status_code < 500
+
+
+ENDS = ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z")
+
+
+@pytest.fixture
+def headers(both: Instance) -> dict[str, str]:
+    root = both.account("root-of-all", Role.ADMINISTRATOR)
+    both.competition(organiser=root)
+    return both.headers(root)
+
+
+@pytest.mark.parametrize("moment", ENDS)
+def test_dates_at_the_ends_of_the_calendar_are_refused(both: Instance, headers: dict[str, str], moment: str) -> None:
+    def status(method: str, path: str, **sent: Any) -> int:
+        return both.client.request(method, f"/api/v1{path}", headers=headers, **sent).status_code
+
+    for name in ("since", "until"):
+        assert status("GET", "/competitions/digits/audit", params={name: moment}) == 422
+        assert status("GET", "/admin/audit", params={name: moment}) == 422
+    extension = {"closes_at": moment, "reason": "late"}
+    assert status("PATCH", "/competitions/digits", json=extension) == 422
+    for name in ("opens_at", "closes_at", "merge_deadline"):
+        text = competition_toml("other", extra=f"merge_deadline = {moment}\n" if name == "merge_deadline" else "")
+        lines = [f"{name} = {moment}" if line.startswith(f"{name} =") else line for line in text.splitlines()]
+        assert status("POST", "/competitions", content="\n".join(lines)) == 422
+
+
+def test_numbers_that_no_json_has_are_refused(both: Instance, headers: dict[str, str]) -> None:
+    text = competition_toml("other", limits={"wall_time_s": "inf"})
+    assert both.client.post("/api/v1/competitions", headers=headers, content=text).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://[",
+        "https://[::1",
+        "https://host:99999/",
+        "https://host:x/",
+        "https://a\x00b/",
+        "https://" + "a" * 70 + ".org/",
+        "https://\u2100.org/",
+        "https://a b/",
+        "https://ho\rst/",
+    ],
+)
+def test_malformed_webhook_address_is_refused(both: Instance, headers: dict[str, str], url: str) -> None:
+    body = {"url": url, "events": ["submission.scored"]}
+    answer = both.client.post("/api/v1/competitions/digits/webhooks", headers=headers, json=body)
+    assert answer.status_code == 422

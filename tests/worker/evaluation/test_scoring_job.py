@@ -1,4 +1,4 @@
-"""From the stored outputs of a shard's runs to a score in the table of its split."""
+"""From the stored outputs of a shard's runs to a score in the table of its split, and to tied groups of the board."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -20,6 +20,7 @@ from lethe.evaluation.ranking import secret_attack_seed
 from lethe.evaluation.shard_outputs import ShardOutputs
 from lethe.metrics.scoring.calibration import Doubt, doubt_about
 from lethe.metrics.scoring.epsilon import per_example_epsilon
+from lethe.metrics.scoring.resampling import Replicates
 from server.competitions.stored_file import stored_file
 from server.config import Settings
 from server.db import Database, now
@@ -28,11 +29,12 @@ from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, EvaluationState, PrivateScore, PublicScore, Shard, ShardState
 from server.models.submission import Submission
 from server.scoring import scores
+from server.scoring.scores import ScoreRecord
 from server.storage import Storage, split_key
 from tests.server.evaluations.conftest import N, add_submission, competition, database, sent
 from tests.support.stored_outputs import outputs, stored_split
 from worker import tasks
-from worker.evaluation.scoring_job import score_evaluation
+from worker.evaluation.scoring_job import group_ties, replicates_as_data, replicates_from_data, score_evaluation
 
 __all__ = ["competition", "database", "sent"]
 
@@ -206,3 +208,43 @@ def test_task_continues_the_trace_of_the_upload(database, competition, sent, mon
     assert about == {"submission": submission.id, "evaluation": evaluation_id, "id": "abcdefgh"}
     assert request_id() == "", "nothing is left for the next task"
     assert getattr(tasks, job)("gone"), "an evaluation that is gone has no trace"
+
+
+def replicates(seed: int, *, level: float) -> Replicates:
+    values = level + 0.01 * np.random.default_rng(seed).standard_normal(40)
+    return Replicates(forgetting_quality=values, headline=values, factor=1.0, seed=0, n_models=512)
+
+
+def score(database: Database, submission: Submission, level: float, seed: int) -> str:
+    with database.write() as session:
+        evaluation = session.query(Evaluation).filter_by(submission_id=submission.id).one()
+        evaluation.state = EvaluationState.SCORING.value
+        record = ScoreRecord(
+            final_score=level,
+            forgetting_quality=level,
+            retain_ratio=1.0,
+            test_ratio=1.0,
+            details={},
+            replicates=replicates_as_data(replicates(seed, level=level)),
+        )
+        assert scores.record(session, evaluation.id, record)
+        return evaluation.split_id
+
+
+def test_teams_that_the_test_does_not_tell_apart_share_a_group(database, competition, sent):
+    levels = {"first": 0.300, "second": 0.299, "far": 0.100}
+    for seed, (team, level) in enumerate(levels.items()):
+        split_id = score(database, add_submission(database, competition, team), level, seed)
+    assert "lethe.group_ties" in sent
+    assert group_ties(database, split_id) == 3
+    with database.read() as session:
+        assert session.get_one(Split, split_id).visibility == "public"
+        groups = {row.final_score: row.tied_group for row in session.query(PublicScore)}
+    assert groups == {0.300: 0, 0.299: 0, 0.100: 1}
+
+
+def test_replicates_survive_being_stored() -> None:
+    before = replicates(3, level=0.2)
+    after = replicates_from_data(replicates_as_data(before))
+    before.require_paired(after)
+    np.testing.assert_array_equal(before.headline, after.headline)
