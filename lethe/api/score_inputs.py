@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lethe.metrics.scoring.score import ModelOutputs
+    from lethe.metrics.scoring.arrays import ModelOutputs
 import zlib
 from zipfile import BadZipFile
 
 import numpy as np
 
 from lethe.metrics.core.invalid_input import InvalidScoreInput
-from lethe.metrics.scoring.score import ModelOutputs
+from lethe.metrics.scoring.arrays import ModelOutputs
 
 
 def load_outputs(path: Path) -> ModelOutputs:
@@ -91,7 +91,7 @@ def split_side(split: Path, side: str) -> "ModelOutputs":
 
 def _from_safetensors(path: Path) -> "ModelOutputs":
     from lethe.metrics.core.invalid_input import InvalidScoreInput
-    from lethe.metrics.scoring.score import ModelOutputs
+    from lethe.metrics.scoring.arrays import ModelOutputs
 
     arrays = safetensors_arrays(path)
     if "confidences" not in arrays:

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from lethe.competition.file import Dataset
-from lethe.data.answer_batches import QuestionAnswer, read_question_answers, read_refusals
 from lethe.data.datasets.image_dataset import Options
 from lethe.data.datasets.registry import on_a_server, placed
 from lethe.data.errors import InvalidDataset
+from lethe.data.question_answers import QuestionAnswer, read_question_answers, read_refusals
 from lethe.data.tokenizers import (
     PROMPTED,
     JsonTokenizer,

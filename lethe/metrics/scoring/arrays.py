@@ -1,4 +1,4 @@
-"""The arrays of this package: types, checks of every public function, confidences of logits, sorted samples."""
+"""The arrays of this package: types, checks of every public function, confidences of logits, models' outputs."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lethe.metrics.core.compiled import jitted
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 
 Float64 = npt.NDArray[np.float64]
@@ -206,88 +205,3 @@ class ModelOutputs:
 
     def __repr__(self) -> str:
         return f"ModelOutputs(confidences {np.shape(self.confidences)})"
-
-
-class SortedSamples(NamedTuple):
-    """One side's statistic, sorted per example.
-
-    values: shape (n_examples, n_models), ascending along models.
-    order: shape (n_examples, n_models), the model that each value came from.
-    """
-
-    values: Float64
-    order: Int64
-
-
-def sorted_values(confidences: Float64) -> Float64:
-    """Return the statistic as rows of examples, each ascending: (n_models, n_examples) to (n_examples, n_models)."""
-    rows = np.array(confidences.T, order="C")
-    rows.sort(axis=1)
-    return rows
-
-
-def sort_samples(confidences: Float64) -> SortedSamples:
-    """Return sorted rows and the models they came from; confidences: shape (n_models, n_examples)."""
-    rows = np.ascontiguousarray(confidences.T)
-    order = np.argsort(rows, axis=1)
-    return SortedSamples(np.take_along_axis(rows, order, axis=1), order)
-
-
-def resampled(samples: SortedSamples, repeats: Int64) -> Float64:
-    """Return the sorted rows of the sample that holds model m repeats[m] times; no sorting.
-
-    repeats: shape (n_models,), >= 0. Result: shape (n_examples, sum of repeats), ascending along models.
-    """
-    return repeat_in_order(samples.values, samples.order, repeats, int(repeats.sum()))
-
-
-@jitted
-def repeat_in_order(values: Float64, order: Int64, repeats: Int64, total: int) -> Float64:
-    """Return each sorted value as often as its model is repeated; see `resampled`."""
-    n_examples, n_models = values.shape
-    result = np.empty((n_examples, total), np.float64)
-    for s in range(n_examples):
-        end = 0
-        for k in range(n_models):
-            for _ in range(repeats[order[s, k]]):
-                result[s, end] = values[s, k]
-                end += 1
-    return result
-
-
-@jitted
-def fused_multiply_add(factor: np.float32, count: np.float32, start: np.float32) -> np.float32:
-    """Return factor * count + start rounded once to float32.
-
-    The product of two float32 is exact in float64. The sum is rounded to float64 and then to float32; those two
-    roundings differ from one only where the float64 sum is inexact and falls on the middle of two float32.
-    """
-    product = np.float64(factor) * np.float64(count)
-    addend = np.float64(start)
-    total = product + addend
-    result = np.float32(total)
-    back = total - product
-    error = (product - (total - back)) + (addend - back)
-    if error == 0.0:
-        return result
-    gap = total - np.float64(result)
-    towards = np.float32(np.inf) if gap > 0.0 else np.float32(-np.inf)
-    other = np.nextafter(result, towards)
-    if gap == 0.0 or gap != np.float64(other) - total:
-        return result
-    return other if (gap > 0.0) == (error > 0.0) else result
-
-
-@jitted
-def float32_linspace_at(start: np.float32, stop: np.float32, count: int, position: int) -> np.float32:
-    """Return element `position` of torch.linspace(start, stop, count) in float32.
-
-    The first half is counted up from the start, the second half down from the stop. Source: torch's CPU kernel,
-    whose compiler fuses the multiplication and the addition wherever the processor can.
-    """
-    if count == 1:
-        return start
-    step = np.float32(stop - start) / np.float32(count - 1)
-    if position < count // 2:
-        return fused_multiply_add(step, np.float32(position), start)
-    return fused_multiply_add(-step, np.float32(count - 1 - position), stop)

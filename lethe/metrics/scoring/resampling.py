@@ -21,11 +21,12 @@ from scipy.special import ndtr
 
 from lethe.metrics.core.compiled import in_threads
 from lethe.metrics.core.invalid_input import InvalidScoreInput
-from lethe.metrics.scoring.arrays import Float64, Int64, resampled, sort_samples
+from lethe.metrics.scoring.arrays import Float64, Int64
 from lethe.metrics.scoring.attacks.crossfit import crossfit_epsilons
 from lethe.metrics.scoring.attacks.disentangled import disentangled_epsilon
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.epsilon import epsilon_of_sorted, forgetting_quality
+from lethe.metrics.scoring.samples import resampled, sort_samples
 
 MIN_RESAMPLES = 20
 MIN_MODELS = 8

@@ -26,7 +26,7 @@ from lethe.metrics.core.result import gap_of_runs
 from lethe.metrics.cost.cost import isolation_cost, occupied_shards, rte
 from lethe.metrics.forgetting.final_score import epsilon_histogram
 from lethe.metrics.membership.umia import consistent_unforgettability, hits, nomus
-from lethe.metrics.outputs.klom import entropy_counts, entropy_histogram, output_histograms
+from lethe.metrics.outputs.histograms import entropy_counts, entropy_histogram, output_histograms
 from lethe.metrics.outputs.predictions import (
     activation_l1,
     activation_l2,

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lethe.metrics.core.compiled import jitted
-from lethe.metrics.scoring.arrays import Float64, Int64, RateLogs, float32_linspace_at
+from lethe.metrics.scoring.arrays import Float64, Int64, RateLogs
+from lethe.metrics.scoring.attacks.linspace import float32_linspace_at
 
 THRESHOLDS_PER_UNIT = 100
 BUFFER = 2.0

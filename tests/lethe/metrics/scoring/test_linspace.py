@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from lethe.metrics.scoring.arrays import float32_linspace_at, fused_multiply_add
+from lethe.metrics.scoring.attacks.linspace import float32_linspace_at, fused_multiply_add
 
 
 @pytest.mark.skipif(

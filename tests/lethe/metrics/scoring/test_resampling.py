@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.metrics.core.invalid_input import InvalidScoreInput
-from lethe.metrics.scoring.arrays import resampled, sort_samples
 from lethe.metrics.scoring.attacks.disentangled import disentangled_epsilon
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.epsilon import forgetting_quality, per_example_epsilon
@@ -20,6 +19,7 @@ from lethe.metrics.scoring.resampling import (
     replicate_ratio,
     require_resamples,
 )
+from lethe.metrics.scoring.samples import resampled, sort_samples
 from lethe.metrics.scoring.score import ModelOutputs, score
 
 
