@@ -1,10 +1,15 @@
 """`lethe.benchmark(...)` and its result."""
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lethe.benchmark.results import benchmark_results
+from lethe.benchmark.execution import Execution, Say
+from lethe.benchmark.method_runs import child_runs
+from lethe.benchmark.plan import read_plan
+from lethe.benchmark.results import benchmark_results, collect, read_results
+from lethe.benchmark.store import BenchmarkFolder
 from lethe.reports.benchmark_tables import benchmark_tables
 from lethe.reports.table import Table, html_table, json_text, written
 from lethe.reports.tidy_benchmark import COLUMNS, csv_text, latex_text, tidy_rows
@@ -12,13 +17,6 @@ from lethe.reports.tidy_benchmark import COLUMNS, csv_text, latex_text, tidy_row
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
-import time
-
-from lethe.benchmark.execution import Execution, Say
-from lethe.benchmark.method_runs import child_runs
-from lethe.benchmark.plan import read_plan
-from lethe.benchmark.results import collect, read_results
-from lethe.benchmark.store import BenchmarkFolder
 
 
 class BenchmarkResult:

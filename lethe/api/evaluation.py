@@ -1,19 +1,9 @@
 """`lethe.evaluate`: metrics of unlearned models, each beside the oracle's and the original's, and its result."""
 
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from lethe.metrics.core.metric_evaluation import MetricEvaluation
-from lethe.metrics.metric_json import evaluations_as_json
-from lethe.reports.model_card import COLUMNS, evaluation_rows, model_card, number_text
-from lethe.reports.table import html_table, json_text, written
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-import warnings
-from collections.abc import Iterable
 
 from lethe.api.given_models import Models, arrays_of
 from lethe.api.split import Split, as_array, as_split
@@ -21,9 +11,16 @@ from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.input_warnings import InputWarning, input_warnings, require_consistent
 from lethe.metrics.core.inputs import Inputs
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.core.metric_evaluation import Request
+from lethe.metrics.core.metric_evaluation import MetricEvaluation, Request
 from lethe.metrics.core.metric_evaluation import evaluate as evaluate_metrics
 from lethe.metrics.core.registry import Scope, metrics
+from lethe.metrics.metric_json import evaluations_as_json
+from lethe.reports.model_card import COLUMNS, evaluation_rows, model_card, number_text
+from lethe.reports.table import html_table, json_text, written
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 
 class Evaluation(Mapping[str, MetricEvaluation]):

@@ -1,11 +1,8 @@
 """The outputs that a score compares: read from .npz files or a prepared split, and written."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from lethe.metrics.scoring.arrays import ModelOutputs
 import zlib
+from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -49,7 +46,7 @@ STORED = "outputs.safetensors"
 RETRAINED, ORACLE, ORIGINAL = (Path("hidden") / side / STORED for side in ("retrained", "oracle", "original"))
 
 
-def read_outputs(path: Path) -> "ModelOutputs":
+def read_outputs(path: Path) -> ModelOutputs:
     """Return the outputs in a .npz file, or in a prepared split's outputs.safetensors. Raises InvalidScoreInput."""
 
     return _from_safetensors(path) if path.suffix == ".safetensors" else load_outputs(path)
@@ -57,13 +54,11 @@ def read_outputs(path: Path) -> "ModelOutputs":
 
 def split_outputs(
     retrained: Path | None, oracle: Path | None, split: Path | None
-) -> tuple["ModelOutputs", "ModelOutputs | None"]:
+) -> tuple[ModelOutputs, ModelOutputs | None]:
     """Return what is compared with, and the oracle's: the files named, else those of the split.
 
     Raises InvalidScoreInput where neither is given.
     """
-    from lethe.metrics.core.invalid_input import InvalidScoreInput
-
     if split is not None:
         if not (split / RETRAINED).is_file():
             raise InvalidScoreInput(f"{split} is not a prepared split: it has no {RETRAINED}")
@@ -74,7 +69,7 @@ def split_outputs(
     return read_outputs(retrained), None if oracle is None else read_outputs(oracle)
 
 
-def split_side(split: Path, side: str) -> "ModelOutputs":
+def split_side(split: Path, side: str) -> ModelOutputs:
     """Return the stored outputs of one side of a prepared split.
 
     Raises InvalidInput for another side than `retrained`, `oracle` and `original`, or one that the split lacks.
@@ -89,10 +84,7 @@ def split_side(split: Path, side: str) -> "ModelOutputs":
     return read_outputs(split / files[side])
 
 
-def _from_safetensors(path: Path) -> "ModelOutputs":
-    from lethe.metrics.core.invalid_input import InvalidScoreInput
-    from lethe.metrics.scoring.arrays import ModelOutputs
-
+def _from_safetensors(path: Path) -> ModelOutputs:
     arrays = safetensors_arrays(path)
     if "confidences" not in arrays:
         raise InvalidScoreInput(f"{path} has no array 'confidences', only {', '.join(sorted(arrays)) or 'nothing'}")
@@ -103,8 +95,6 @@ def safetensors_arrays(path: Path) -> dict[str, Any]:
     """Return the arrays of a safetensors file. Raises InvalidScoreInput if it cannot be read."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
-
-    from lethe.metrics.core.invalid_input import InvalidScoreInput
 
     try:
         arrays: dict[str, Any] = load_file(path)

@@ -1,17 +1,9 @@
 """`lethe.score`: the score of unlearned models against retrained ones, beside its references, and its result."""
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from lethe.metrics.scoring.calibration import Suspicion, calibrate
-from lethe.metrics.scoring.score import ModelOutputs, Score
-from lethe.reports.table import html_table, json_text, written
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-import warnings
 
 import numpy as np
 
@@ -20,8 +12,14 @@ from lethe.api.split import Split, as_split
 from lethe.metrics.core.input_warnings import InputWarning, scale_warnings
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.attacks.family import DEFAULT_ATTACKS, AttackFamily
-from lethe.metrics.scoring.calibration import suspicion
+from lethe.metrics.scoring.calibration import Suspicion, calibrate, suspicion
+from lethe.metrics.scoring.score import ModelOutputs, Score
 from lethe.metrics.scoring.score import score as compute_score
+from lethe.reports.table import html_table, json_text, written
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 COLUMNS = ("models", "score", "low", "high", "forgetting_quality", "retain_ratio", "test_ratio")
 

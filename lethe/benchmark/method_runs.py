@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import safetensors.torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from lethe.benchmark.plan import CellPlan, MethodPlan
-from lethe.benchmark.store import Unit
+from lethe.benchmark.store import Unit, write_whole
 from lethe.competition.file import CompetitionFile
 from lethe.errors import InvalidInput, InvalidSubmission
 from lethe.evaluation.child_process import ChildRuns
@@ -19,23 +22,19 @@ from lethe.evaluation.evaluators import Evaluator, load_evaluator
 from lethe.evaluation.image_evaluation import NonFiniteOutputs
 from lethe.evaluation.local_check import Failure, explain_failure, stage_files
 from lethe.evaluation.manifest import Manifest
-from lethe.evaluation.model_outputs import find_place, read_integer_buffers, read_original, read_stored_outputs
+from lethe.evaluation.model_outputs import (
+    ORIGINAL,
+    find_place,
+    read_integer_buffers,
+    read_original,
+    read_probed_references,
+    read_stored_outputs,
+)
+from lethe.evaluation.probes.split_probes import SplitProbes, stored_models
 from lethe.evaluation.shard_outputs import RunOutputs, ShardOutputs, join
 from lethe.submission.package import Package, load_package
 from lethe.submission.traceback_text import place_beside
 from lethe.tuning.local_run import SplitRuns
-
-if TYPE_CHECKING:
-    from torch import Tensor
-from typing import Any
-
-import safetensors.torch
-from numpy.typing import NDArray
-from torch import Tensor
-
-from lethe.benchmark.store import write_whole
-from lethe.evaluation.model_outputs import ORIGINAL, read_probed_references
-from lethe.evaluation.probes.split_probes import SplitProbes, stored_models
 
 PART_RUNS, PART_S = 32, 60.0  # a part ends after so many runs or seconds; a crash loses at most one part
 

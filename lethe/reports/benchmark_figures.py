@@ -14,26 +14,21 @@ from lethe.benchmark.split_ranking import same_task_cells
 from lethe.benchmark.tuned_methods import TUNED
 from lethe.errors import InvalidInput
 from lethe.metrics.benchmark.rankings import pareto_frontier
+from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.reports.benchmark_tables import epsilon_by_method, epsilon_clip
 from lethe.reports.split_ranking_table import left_out, mean_ranks, probable_ranks, ranked_over_splits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-from typing import TYPE_CHECKING
 
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-from lethe.metrics.core.invalid_input import InvalidScoreInput
-from lethe.metrics.core.metric_evaluation import MetricEvaluation
-from lethe.metrics.scoring.score import ModelOutputs, Score
+    from lethe.metrics.core.metric_evaluation import MetricEvaluation
+    from lethe.metrics.scoring.score import ModelOutputs, Score
 
 ROW_HEIGHT_INCHES = 0.75
 
 
-def draw_metrics(evaluations: Mapping[str, MetricEvaluation]) -> "Figure":
+def draw_metrics(evaluations: "Mapping[str, MetricEvaluation]") -> "Figure":
     """Return a figure with one row per metric that has a value, each on its own scale."""
     from matplotlib.figure import Figure  # noqa: PLC0415  slow to import, needed here alone
 
@@ -60,8 +55,10 @@ UNLEARNED = "#0072b2"
 RETRAINED = "#d55e00"
 
 
-def draw_score(score: Score, unlearned: ModelOutputs, retrained: ModelOutputs) -> Figure:
+def draw_score(score: "Score", unlearned: "ModelOutputs", retrained: "ModelOutputs") -> "Figure":
     """Return a figure of three panels. Hardest and easiest are the examples of largest and smallest epsilon."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  slow to import, needed here alone
+
     figure = Figure(figsize=(12, 3.6), layout="constrained")
     spread, hardest, easiest = figure.subplots(1, 3)
     _epsilons(spread, score)
@@ -77,11 +74,13 @@ def draw_score(score: Score, unlearned: ModelOutputs, retrained: ModelOutputs) -
     return figure
 
 
-def save_picture(path: Path, score: Score, unlearned: ModelOutputs, retrained: ModelOutputs) -> None:
+def save_picture(path: Path, score: "Score", unlearned: "ModelOutputs", retrained: "ModelOutputs") -> None:
     """Write the figure; the suffix of `path` chooses the format.
 
     Raises InvalidScoreInput, naming the file, if it cannot be written.
     """
+    import matplotlib as mpl  # noqa: PLC0415  slow to import, needed here alone
+
     figure = draw_score(score, unlearned, retrained)
     try:
         with mpl.rc_context({"svg.hashsalt": "lethe"}):
@@ -90,7 +89,7 @@ def save_picture(path: Path, score: Score, unlearned: ModelOutputs, retrained: M
         raise InvalidScoreInput(f"the picture cannot be written to {path}: {error}") from error
 
 
-def _epsilons(axes: Axes, score: Score) -> None:
+def _epsilons(axes: "Axes", score: "Score") -> None:
     capped = score.epsilon >= score.cap
     shown = score.epsilon[~capped]
     top = max(1.0, float(shown.max(initial=0.0)))
@@ -100,7 +99,7 @@ def _epsilons(axes: Axes, score: Score) -> None:
     axes.set_ylabel("examples")
 
 
-def _distributions(axes: Axes, unlearned: np.ndarray, retrained: np.ndarray) -> None:
+def _distributions(axes: "Axes", unlearned: np.ndarray, retrained: np.ndarray) -> None:
     both = np.concatenate([unlearned, retrained])
     low, high = float(both.min()), float(both.max())
     edges = list(np.linspace(low, high if high > low else low + 1.0, 41))

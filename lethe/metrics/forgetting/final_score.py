@@ -1,8 +1,10 @@
 """Forgetting quality and the final score as metrics beside the others: histogram, equivalent shift."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,20 +12,21 @@ import numpy.typing as npt
 from pydantic import Field
 
 from lethe.metrics.core.array_catalogue import Side
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.invalid_input import InvalidMetricInput, InvalidScoreInput
 from lethe.metrics.core.registry import Direction, Feature, Metric, Need, Parameters, Resampling
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.scoring.attacks.family import DEFAULT_ATTACKS, DELTA, EPSILON_CAP, AttackFamily
+from lethe.metrics.scoring.attacks.family import (
+    DEFAULT_ATTACKS,
+    DELTA,
+    EPSILON_CAP,
+    AttackFamily,
+    few_models_warnings,
+    smallest_detectable_shift,
+)
 
 if TYPE_CHECKING:
     from lethe.metrics.scoring.score import Score
-import math
-from collections.abc import Callable
-from functools import lru_cache
-from typing import TYPE_CHECKING
-
-from lethe.metrics.core.arrays import Float64
-from lethe.metrics.scoring.attacks.family import few_models_warnings, smallest_detectable_shift
 
 PERCENTILES = (5, 25, 50, 75, 95, 100)
 
