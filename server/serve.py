@@ -47,7 +47,8 @@ def main() -> None:
     import_module("server.main")
     gc.freeze()
     gc.enable()
-    parsing_process(os.getpid()).start()
+    with suppress(OSError):  # it is started again when it is needed
+        parsing_process(os.getpid()).start()
     config = uvicorn.Config(
         "server.main:create_app",
         factory=True,

@@ -62,6 +62,7 @@ LANDED = [
     "0033_unconfirmed_scores",
     "0034_avoided_hosts",
     "0035_scoring_leases",
+    "0036_index_of_scoring_leases",
 ]
 
 REFUSED = {

@@ -44,7 +44,7 @@ class DoubtOut(Out):
 
     disagreement: float | None = Field(
         description="by how much of exact retraining's forgetting quality a published attack family gives more than "
-        "crossfit; null where it could not be computed",
+        "crossfit; null where it could not be computed, and until it is, after the score",
         examples=[0.04],
     )
     honest_disagreement: float = Field(

@@ -311,17 +311,31 @@ def _is_to_score() -> ColumnElement[bool]:
     return waits | (Evaluation.scoring_until < database_time())
 
 
-def hold_scoring(session: Session, evaluation_id: str, *, lease_s: float | None) -> None:
-    """Extend the lease of an evaluation's scoring; None ends it."""
-    until = None if lease_s is None else database_time(lease_s)
-    session.execute(update(Evaluation).where(Evaluation.id == evaluation_id).values(scoring_until=until))
+def hold_scoring(session: Session, evaluation_id: str, *, lease_s: float) -> bool:
+    """Extend the lease of an evaluation's scoring. Return False where it has ended."""
+    held = update(Evaluation).where(Evaluation.id == evaluation_id, Evaluation.scoring_until.is_not(None))
+    return changes_one_row(session, held.values(scoring_until=database_time(lease_s)))
 
 
-def unscored(session: Session, *, since_before: datetime, most: int) -> Sequence[str]:
-    """Return some evaluations whose runs are all done and that no worker scores, the longest waiting first."""
+def end_scoring(session: Session, evaluation_id: str, *conditions: ColumnElement[bool]) -> None:
+    """End the lease of an evaluation's scoring."""
+    session.execute(update(Evaluation).where(Evaluation.id == evaluation_id, *conditions).values(scoring_until=None))
+
+
+def shorten_scoring(session: Session, *, latest: datetime) -> None:
+    """Shorten the leases that end later: they were given before the database's clock was set back."""
+    session.execute(update(Evaluation).where(Evaluation.scoring_until > latest).values(scoring_until=latest))
+
+
+def unscored(session: Session, *, since_before: datetime, most: int, held: bool = False) -> Sequence[str]:
+    """Return some evaluations whose runs are all done and that no worker scores, the longest waiting first.
+
+    held: also those that one does.
+    """
+    unfinished = (Evaluation.state == EvaluationState.SCORING.value) | Evaluation.scoring_until.is_not(None)
     return session.scalars(
         select(Evaluation.id)
-        .where(_is_to_score(), Evaluation.finished_at < since_before)
+        .where(unfinished if held else _is_to_score(), Evaluation.finished_at < since_before)
         .order_by(Evaluation.finished_at, Evaluation.id)
         .limit(most)
     ).all()

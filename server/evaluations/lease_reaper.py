@@ -41,7 +41,10 @@ def sweep(
     waiting = queue_repository.forgotten(session, queued_before=forgotten)
     for routing_key, shards in waiting.items():
         send_after_commit(session, EVALUATE_SHARD, times=shards, to=routing_key)
-    for evaluation_id in evaluation_repository.unscored(session, since_before=at - UNSCORED_FOR, most=MAX_WAKE_UPS):
+    if lease_s is not None:
+        evaluation_repository.shorten_scoring(session, latest=at + timedelta(seconds=lease_s))
+    long_ago = at - UNSCORED_FOR
+    for evaluation_id in evaluation_repository.unscored(session, since_before=long_ago, most=MAX_WAKE_UPS, held=True):
         _give_up(session, evaluation_id)
     unscored = evaluation_repository.unscored(session, since_before=forgotten, most=MAX_WAKE_UPS)
     for evaluation_id in unscored:
@@ -52,6 +55,6 @@ def sweep(
 def _give_up(session: Session, evaluation_id: str) -> None:
     """End an evaluation whose results cannot be scored: they are gone from storage, or the scorer meets an error."""
     evaluation = evaluation_repository.lock_evaluation(session, evaluation_id)
-    evaluation_repository.hold_scoring(session, evaluation_id, lease_s=None)
+    evaluation_repository.end_scoring(session, evaluation_id)
     if evaluation.state == EvaluationState.SCORING.value:  # not scored just now
         evaluations.fail_on_our_side(session, evaluation, ErrorClass.NOT_SCORED, NOT_SCORED)

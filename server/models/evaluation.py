@@ -137,6 +137,12 @@ class Evaluation(Base):
             postgresql_where=text("is_current"),
             sqlite_where=text("is_current"),
         ),
+        Index(
+            "ix_evaluations_scoring_until",
+            "scoring_until",
+            postgresql_where=text("scoring_until IS NOT NULL"),
+            sqlite_where=text("scoring_until IS NOT NULL"),
+        ),
         value_in("state", EvaluationState),
     )
 

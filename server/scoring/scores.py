@@ -106,7 +106,7 @@ def claim(session: Session, evaluation_id: str, *, lease_s: float) -> Sequence[S
     if not evaluation_repository.claim_scoring(session, evaluation_id, lease_s=lease_s):
         return None
     if session.get_one(Evaluation, evaluation_id).state not in (EvaluationState.SCORING, EvaluationState.SCORED):
-        evaluation_repository.hold_scoring(session, evaluation_id, lease_s=None)
+        evaluation_repository.end_scoring(session, evaluation_id)
         return None
     return evaluation_repository.shards_of_runs(session, evaluation_id)
 
@@ -161,11 +161,11 @@ def record(
 
 def record_doubt(session: Session, evaluation_id: str, flags: Mapping[str, Any]) -> None:
     """Store what an organiser should look at, and end the lease of the scoring."""
+    evaluation_repository.end_scoring(session, evaluation_id)  # first, as in every step that locks both
     score: PublicScore | PrivateScore | None = session.get(PublicScore, evaluation_id, with_for_update=True)
     score = score or session.get(PrivateScore, evaluation_id, with_for_update=True)
     if score is not None:
         score.details = {**score.details, "flags": dict(flags)}
-    evaluation_repository.hold_scoring(session, evaluation_id, lease_s=None)
 
 
 def notify_unconfirmed(session: Session, evaluation: Evaluation, score: PublicScore | PrivateScore) -> None:

@@ -33,7 +33,7 @@ from server.competitions.stored_file import stored_file
 from server.db import Database
 from server.evaluations import evaluation_repository
 from server.models.competition import Competition, Split
-from server.models.evaluation import Evaluation, Shard
+from server.models.evaluation import Evaluation, EvaluationState, Shard
 from server.models.submission import Submission
 from server.scoring import scores
 from server.scoring.scores import ScoreRecord, get_scoring
@@ -111,16 +111,17 @@ def score_evaluation(context: WorkerContext, evaluation_id: str) -> bool:
             return False
         work = scoring_work(session, evaluation_id, shards)
 
-    def hold(lease_s: float | None) -> bool:
+    def hold() -> bool:
         with database.write() as session:
-            evaluation_repository.hold_scoring(session, evaluation_id, lease_s=lease_s)
-        return True
+            return evaluation_repository.hold_scoring(session, evaluation_id, lease_s=lease_s)
 
-    with made_again_where_damaged(context, evaluation_id), Heart(lambda: hold(lease_s), every_s=lease_s / 4):
+    with made_again_where_damaged(context, evaluation_id), Heart(hold, every_s=lease_s / 4):
         try:
             return _score(context, work)
         except Exception:
-            hold(None)
+            with database.write() as session:  # of one that is scored the lease runs out: not again at once
+                waits = Evaluation.state == EvaluationState.SCORING.value
+                evaluation_repository.end_scoring(session, evaluation_id, waits)
             raise
 
 

@@ -214,7 +214,7 @@ async def given_rows(request: Request) -> list[Row]:
 
 
 @router.get("/organise/{slug}/phases")
-def phases_phases(asked: OrganiserDep) -> Response:
+def phases_page(asked: OrganiserDep) -> Response:
     return _phases(asked, rows=_as_rows(asked), late=_late_as_text(asked))
 
 

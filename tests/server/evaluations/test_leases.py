@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import update
 
 from server.db import Database, clock, database_time, now
-from server.evaluations import evaluations, lease_reaper, leases
+from server.evaluations import evaluation_repository, evaluations, lease_reaper, leases
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure, run_seed, sample_data
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, PublicScore, Shard, ShardAttempt
@@ -137,6 +137,31 @@ def test_score_is_not_requested_again_while_a_worker_holds_it(
         assert lease_reaper.sweep(session, later, max_attempts=3).scores_asked == 0
         session.get_one(Evaluation, evaluation_id).scoring_until = clock(session) - timedelta(seconds=1)
         assert lease_reaper.sweep(session, later, max_attempts=3).scores_asked == 1
+
+
+def test_scorer_that_hangs_is_given_up_after_a_day(database: Database, submit: Submit, sent: list[str]) -> None:
+    evaluation_id = all_runs_done(database, submit("a"))
+    with database.write() as session:
+        assert scores.claim(session, evaluation_id, lease_s=60.0)
+        session.get_one(Evaluation, evaluation_id).finished_at = clock(session) - timedelta(hours=25)
+        session.flush()
+        lease_reaper.sweep(session, clock(session), max_attempts=3)
+        assert session.get_one(Evaluation, evaluation_id).state == "failed"
+        assert not evaluation_repository.hold_scoring(session, evaluation_id, lease_s=60.0)  # its heartbeat stops
+
+
+def test_lease_of_a_score_from_before_the_clock_was_set_back_is_shortened(
+    database: Database, submit: Submit, sent: list[str]
+) -> None:
+    evaluation_id = all_runs_done(database, submit("a"))
+    with database.write() as session:
+        evaluation = session.get_one(Evaluation, evaluation_id)
+        at = clock(session)
+        evaluation.scoring_until = at + timedelta(hours=10)
+        session.flush()
+        lease_reaper.sweep(session, at, max_attempts=3, lease_s=60.0)
+        session.refresh(evaluation)
+        assert evaluation.scoring_until == at + timedelta(seconds=60)
 
 
 def test_score_is_requested_again_as_soon_as_the_sweeper_says(database, submit, sent):

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -23,7 +24,8 @@ from lethe.metrics.scoring.epsilon import per_example_epsilon
 from lethe.metrics.scoring.resampling import Replicates
 from server.competitions.stored_file import stored_file
 from server.config import Settings
-from server.db import Database, now
+from server.db import Database, clock, now
+from server.evaluations import lease_reaper
 from server.logging import current_request_id as request_id
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, EvaluationState, PrivateScore, PublicScore, Shard, ShardState
@@ -142,6 +144,27 @@ def test_one_worker_scores_an_evaluation_and_another_where_that_one_is_lost(
     assert not score_evaluation(context, evaluation_id)
     with database.read() as session:
         assert session.scalars(select(PublicScore)).one().details["flags"]["reasons"]
+        assert session.get_one(Evaluation, evaluation_id).scoring_until is None
+
+
+def test_comparison_that_fails_is_made_by_another_worker(
+    database: Database, competition: Competition, sent: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = Storage((tmp_path / "storage").as_uri())
+    evaluation_id = waiting_for_score(database, competition, Visibility.PUBLIC, storage, given=outputs(1))
+    context: Any = SimpleNamespace(database=database, storage=storage, settings=Settings())
+    with monkeypatch.context() as patch:
+        patch.setattr(scores, "record_doubt", Mock(side_effect=ConnectionError))
+        with pytest.raises(ConnectionError):
+            score_evaluation(context, evaluation_id)
+    with database.write() as session:
+        assert session.get_one(Evaluation, evaluation_id).state == EvaluationState.SCORED.value
+        later = clock(session) + timedelta(seconds=Settings().lease_s + 1)
+        session.get_one(Evaluation, evaluation_id).scoring_until = clock(session)
+        session.flush()
+        assert lease_reaper.sweep(session, later, max_attempts=3).scores_asked == 1
+    assert not score_evaluation(context, evaluation_id)
+    with database.read() as session:
         assert session.get_one(Evaluation, evaluation_id).scoring_until is None
 
 
