@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lethe.benchmark.execution import Execution, Say
-from lethe.benchmark.method_runs import child_runs
 from lethe.benchmark.plan import read_plan
 from lethe.benchmark.results import benchmark_results, collect, read_results
 from lethe.benchmark.store import BenchmarkFolder
@@ -17,6 +15,8 @@ from lethe.reports.tidy_benchmark import COLUMNS, csv_text, latex_text, tidy_row
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+    from lethe.benchmark.execution import Say
 
 
 class BenchmarkResult:
@@ -90,7 +90,7 @@ def benchmark(
     *,
     max_hours: float | None = None,
     device: str = "cpu",
-    say: Say | None = None,
+    say: "Say | None" = None,
 ) -> BenchmarkResult:
     """Return a benchmark's results. What is missing is computed first; what is there is not computed again.
 
@@ -104,6 +104,9 @@ def benchmark(
     path = Path(source)
     if path.suffix != ".toml":
         return BenchmarkResult(read_results(path))
+    from lethe.benchmark.execution import Execution
+    from lethe.benchmark.method_runs import child_runs
+
     plan, folder = read_plan(path), BenchmarkFolder(Path(out))
     until = None if max_hours is None else time.monotonic() + 3600 * max_hours
     Execution(plan, folder, child_runs, say or _silent, until=until, device=device).run()

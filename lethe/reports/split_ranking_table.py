@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import kendalltau
 
 from lethe.benchmark.results import BenchmarkResults, benchmark_results, higher_is_better
 from lethe.benchmark.split_ranking import LEVEL, SplitRanking, rank_over_splits, same_task_cells
@@ -162,6 +161,8 @@ def contrast_sentence(content: Mapping[str, Any], first: str, second: str, metri
 
 def agreement_sentence(first: Mapping[str, Any], second: Mapping[str, Any], metric: str) -> str:
     """Return Kendall's tau of the means of the methods that both have, without those that are 0 in either."""
+    from scipy.stats import kendalltau  # noqa: PLC0415  slow to import, needed here alone
+
     means = [_means(content, metric) for content in (first, second)]
     common = [name for name in means[0] if means[0][name] and means[1].get(name)]
     tau, p_value = kendalltau(*([mean[name] for name in common] for mean in means))

@@ -102,7 +102,9 @@ def test_package_in_the_current_folder_is_not_run(installed: Path) -> None:
 
 def test_import_reaches_no_torch(installed: Path) -> None:
     code = (
-        "import sys, lethe.metrics, lethe.competition, lethe.client.api; print('torch' in sys.modules, lethe.__file__)"
+        "import sys, lethe.metrics, lethe.competition, lethe.client.api, lethe.loggers, lethe.reports.published_page\n"
+        "lethe.BenchmarkResult\n"
+        "print('torch' in sys.modules, 'matplotlib' in sys.modules, lethe.__file__)"
     )
     answer = run(installed, "-c", code)
-    assert answer.stdout.split() == ["False", str(installed / "lethe" / "__init__.py")]
+    assert answer.stdout.split() == ["False", "False", str(installed / "lethe" / "__init__.py")]

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
-from scipy.stats import binom
 
 from lethe.metrics.attacks.membership_features import LOSS_ATTACK, ShuffleSplits
 from lethe.metrics.attacks.scalar_attack import fit_lbfgs, split_accuracies, stratified_splits
@@ -160,6 +159,8 @@ def consistent_unforgettability(unlearned: Bool, retrained: Bool) -> MetricResul
     at least half of the models; and what independent hits at the retrained models' mean rate would give.
     Source: Cadet et al. 2024 (arXiv:2410.01276), section 5.7 and figure 2, with 10 models.
     """
+    from scipy.stats import binom  # noqa: PLC0415  slow to import, needed here and below
+
     u, r = np.asarray(unlearned, np.float64), np.asarray(retrained, np.float64)
     n_models, rate = len(u), float(r.mean())
     table = {
@@ -177,6 +178,8 @@ def chance_bound(expected: float, n_examples: int) -> float:
 
     expected: the probability that an example is hit in every model, `expected_all`.
     """
+    from scipy.stats import binom  # noqa: PLC0415
+
     return float(binom.ppf(0.975, n_examples, expected)) / n_examples
 
 
