@@ -120,8 +120,8 @@ def score_evaluation(context: WorkerContext, evaluation_id: str) -> bool:
             return _score(context, work)
         except Exception:
             with database.write() as session:  # of one that is scored the lease runs out: not again at once
-                waits = Evaluation.state == EvaluationState.SCORING.value
-                evaluation_repository.end_scoring(session, evaluation_id, waits)
+                unscored = Evaluation.state != EvaluationState.SCORED.value
+                evaluation_repository.end_scoring(session, evaluation_id, unscored)
             raise
 
 
