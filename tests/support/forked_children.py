@@ -127,7 +127,8 @@ class _Inherited:
 
 
 def _received(numbers: Mapping[int, Any]) -> dict[int, int]:
-    return {number: fcntl.fcntl(sent.detach(), fcntl.F_DUPFD, _FIRST_FREE_FD) for number, sent in numbers.items()}
+    free = max(_FIRST_FREE_FD, *numbers) + 1  # no number of theirs: each is closed once it is in place
+    return {number: fcntl.fcntl(sent.detach(), fcntl.F_DUPFD, free) for number, sent in numbers.items()}
 
 
 def _put_in_place(received: Mapping[int, int]) -> None:
