@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from server.config import get_settings
 from server.db import make_engine
 from server.embedded.redis import RedisProcess
-from tests.support import selection
+from tests.support import forked_children, selection
 from tests.support.ports import free_port
 from tests.support.postgres import PostgresServer
 from tests.support.processes import cpu_s
@@ -142,3 +142,23 @@ def test_free_port_is_nobody_elses() -> None:
 @pytest.mark.parametrize("name", [*selection.ELSEWHERE, *selection.LONGEST_FIRST, *selection.TOGETHER])
 def test_what_is_left_out_or_runs_first_exists(name: str) -> None:
     assert list(Path(__file__).parents[1].glob(f"{name}*"))
+
+
+def test_descriptor_of_a_forked_child_may_have_the_number_under_which_it_arrives() -> None:
+    read_fd, write_fd = os.pipe()
+    arrived = forked_children._received({number: DupFd(write_fd) for number in (100, 101, 102)})
+    try:
+        assert not set(arrived) & set(arrived.values())
+    finally:
+        for fd in (read_fd, write_fd, *arrived.values()):
+            os.close(fd)
+
+
+class DupFd:
+    """What a process receives of a descriptor, without a process."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def detach(self) -> int:
+        return os.dup(self._fd)

@@ -328,10 +328,7 @@ def shorten_scoring(session: Session, *, latest: datetime) -> None:
 
 
 def unscored(session: Session, *, since_before: datetime, most: int, held: bool = False) -> Sequence[str]:
-    """Return some evaluations whose runs are all done and that no worker scores, the longest waiting first.
-
-    held: also those that one does.
-    """
+    """Return some evaluations that wait for a score, the oldest first; held: also those that a worker scores."""
     unfinished = (Evaluation.state == EvaluationState.SCORING.value) | Evaluation.scoring_until.is_not(None)
     return session.scalars(
         select(Evaluation.id)

@@ -158,10 +158,12 @@ def test_comparison_that_fails_is_made_by_another_worker(
         with pytest.raises(ConnectionError):
             score_evaluation(context, evaluation_id)
     with database.write() as session:
-        assert session.get_one(Evaluation, evaluation_id).state == EvaluationState.SCORED.value
-        later = clock(session) + timedelta(seconds=Settings().lease_s + 1)
-        session.get_one(Evaluation, evaluation_id).scoring_until = clock(session)
+        evaluation = session.get_one(Evaluation, evaluation_id)
+        assert evaluation.state == EvaluationState.SCORED.value
+        assert evaluation.scoring_until is not None  # not at once, and not never
+        evaluation.scoring_until = clock(session)
         session.flush()
+        later = clock(session) + timedelta(minutes=1)
         assert lease_reaper.sweep(session, later, max_attempts=3).scores_asked == 1
     assert not score_evaluation(context, evaluation_id)
     with database.read() as session:
