@@ -63,6 +63,7 @@ LANDED = [
     "0034_avoided_hosts",
     "0035_scoring_leases",
     "0036_index_of_scoring_leases",
+    "0037_scoring_attempts",
 ]
 
 REFUSED = {

@@ -300,10 +300,13 @@ def has_score(session: Session, evaluation_id: str) -> bool:
     return any(session.get(table, evaluation_id) is not None for table in (PublicScore, PrivateScore))
 
 
-def claim_scoring(session: Session, evaluation_id: str, *, lease_s: float) -> bool:
-    """Lease an evaluation that waits for a score, or whose scorer was lost. Return False if there is nothing to do."""
+def claim_scoring(session: Session, evaluation_id: str, *, lease_s: float) -> int | None:
+    """Lease an evaluation that waits for a score, or whose scorer was lost. Return the attempt, None if nothing is to
+    do."""
+    attempt = Evaluation.scoring_attempt
     one = update(Evaluation).where(Evaluation.id == evaluation_id, _is_to_score())
-    return changes_one_row(session, one.values(scoring_until=database_time(lease_s)))
+    leased = one.values(scoring_until=database_time(lease_s), scoring_attempt=attempt + 1)
+    return session.scalar(leased.returning(attempt))
 
 
 def _is_to_score() -> ColumnElement[bool]:
@@ -311,15 +314,21 @@ def _is_to_score() -> ColumnElement[bool]:
     return waits | (Evaluation.scoring_until < database_time())
 
 
-def hold_scoring(session: Session, evaluation_id: str, *, lease_s: float) -> bool:
-    """Extend the lease of an evaluation's scoring. Return False where it has ended."""
-    held = update(Evaluation).where(Evaluation.id == evaluation_id, Evaluation.scoring_until.is_not(None))
+def hold_scoring(session: Session, evaluation_id: str, attempt: int, *, lease_s: float) -> bool:
+    """Extend the lease of an evaluation's scoring. Return False if the attempt is no longer the current one."""
+    held = update(Evaluation).where(_is_scored_by(evaluation_id, attempt))
     return changes_one_row(session, held.values(scoring_until=database_time(lease_s)))
 
 
-def end_scoring(session: Session, evaluation_id: str, *conditions: ColumnElement[bool]) -> None:
-    """End the lease of an evaluation's scoring."""
-    session.execute(update(Evaluation).where(Evaluation.id == evaluation_id, *conditions).values(scoring_until=None))
+def end_scoring(session: Session, evaluation_id: str, attempt: int, *conditions: ColumnElement[bool]) -> bool:
+    """End the lease of an evaluation's scoring. Return False if the attempt is no longer the current one."""
+    held = update(Evaluation).where(_is_scored_by(evaluation_id, attempt), *conditions)
+    return changes_one_row(session, held.values(scoring_until=None))
+
+
+def _is_scored_by(evaluation_id: str, attempt: int) -> ColumnElement[bool]:
+    is_held = Evaluation.scoring_until.is_not(None)
+    return (Evaluation.id == evaluation_id) & (Evaluation.scoring_attempt == attempt) & is_held
 
 
 def shorten_scoring(session: Session, *, latest: datetime) -> None:

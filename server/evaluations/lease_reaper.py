@@ -55,6 +55,6 @@ def sweep(
 def _give_up(session: Session, evaluation_id: str) -> None:
     """End an evaluation whose results cannot be scored: they are gone from storage, or the scorer meets an error."""
     evaluation = evaluation_repository.lock_evaluation(session, evaluation_id)
-    evaluation_repository.end_scoring(session, evaluation_id)
+    evaluation_repository.end_scoring(session, evaluation_id, evaluation.scoring_attempt)
     if evaluation.state == EvaluationState.SCORING.value:  # not scored just now
         evaluations.fail_on_our_side(session, evaluation, ErrorClass.NOT_SCORED, NOT_SCORED)

@@ -163,6 +163,7 @@ class Evaluation(Base):
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
     scoring_until: Mapped[datetime | None]  # the lease of the worker that scores it
+    scoring_attempt: Mapped[int] = mapped_column(default=0, server_default="0")  # whose lease it is
 
     submission: Mapped[Submission] = relationship(lazy="raise")
     split: Mapped[Split] = relationship(lazy="raise")

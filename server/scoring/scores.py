@@ -1,6 +1,6 @@
 """Scores, written exactly once (the primary key is the evaluation), the doubts about them, and groups of ties."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
@@ -23,7 +23,6 @@ from server.models.evaluation import (
     PrivateScore,
     PublicScore,
     Rejudging,
-    Shard,
     score_table,
 )
 from server.models.submission import Stage, Submission
@@ -98,17 +97,18 @@ class ScoreRecord(BaseModel):
     epsilon: bytes | None = None  # as `models.evaluation` keeps it
 
 
-def claim(session: Session, evaluation_id: str, *, lease_s: float) -> Sequence[Shard] | None:
-    """Lease the scoring of an evaluation. Return the shards of its runs, in order, None if there is nothing to do.
+def claim(session: Session, evaluation_id: str, *, lease_s: float) -> int | None:
+    """Lease the scoring of an evaluation. Return the attempt, None if there is nothing to do.
 
     A worker holds it until its score is recorded and `record_doubt` was called; if it is lost, another claims it.
     """
-    if not evaluation_repository.claim_scoring(session, evaluation_id, lease_s=lease_s):
+    attempt = evaluation_repository.claim_scoring(session, evaluation_id, lease_s=lease_s)
+    if attempt is None:
         return None
     if session.get_one(Evaluation, evaluation_id).state not in (EvaluationState.SCORING, EvaluationState.SCORED):
-        evaluation_repository.end_scoring(session, evaluation_id)
+        evaluation_repository.end_scoring(session, evaluation_id, attempt)
         return None
-    return evaluation_repository.shards_of_runs(session, evaluation_id)
+    return attempt
 
 
 def record(
@@ -159,9 +159,10 @@ def record(
     return True
 
 
-def record_doubt(session: Session, evaluation_id: str, flags: Mapping[str, Any]) -> None:
-    """Store what an organiser should look at, and end the lease of the scoring."""
-    evaluation_repository.end_scoring(session, evaluation_id)  # first, as in every step that locks both
+def record_doubt(session: Session, evaluation_id: str, attempt: int, flags: Mapping[str, Any]) -> None:
+    """Store what an organiser should look at, and end the lease of the scoring, if the attempt is the current one."""
+    if not evaluation_repository.end_scoring(session, evaluation_id, attempt):  # first: every step locks it first
+        return
     score: PublicScore | PrivateScore | None = session.get(PublicScore, evaluation_id, with_for_update=True)
     score = score or session.get(PrivateScore, evaluation_id, with_for_update=True)
     if score is not None:

@@ -10,7 +10,6 @@ import numpy as np
 import structlog
 import torch
 from numpy.typing import NDArray
-from sqlalchemy.orm import Session
 
 from lethe.competition.report_section import levels_for_metric
 from lethe.competition.task import PROBED_LEVEL
@@ -24,7 +23,6 @@ from lethe.evaluation.shard_outputs import ShardOutputs, join
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import Inputs, InvalidMetricInput, MetricEvaluation, evaluate
 from lethe.metrics.core.result import MetricResult
-from server.evaluations import evaluation_repository
 from server.evaluations.results import weights_key
 from server.metric_results import metric_results
 from server.metric_results.metric_results import ComputedMetric, WaitingMetric
@@ -93,7 +91,7 @@ def compute_metrics(context: WorkerContext, evaluation_id: str) -> int:
         asked = metric_results.waiting(session, evaluation_id)
         if not asked:
             return 0
-        work = _work(session, evaluation_id)
+        work = scoring_work(session, evaluation_id)
 
     def keep() -> bool:
         with context.database.write() as session:
@@ -117,10 +115,6 @@ def compute_metrics(context: WorkerContext, evaluation_id: str) -> int:
         _compute(context, work, [each for each in asked if each.row_id not in hopeless])
     log.info("metrics computed", evaluation=evaluation_id, metrics=len(asked))
     return len(asked)
-
-
-def _work(session: Session, evaluation_id: str) -> ScoringWork:
-    return scoring_work(session, evaluation_id, evaluation_repository.shards_of_runs(session, evaluation_id))
 
 
 def _compute(context: WorkerContext, work: ScoringWork, asked: Sequence[WaitingMetric]) -> None:

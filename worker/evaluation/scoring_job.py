@@ -1,7 +1,6 @@
 """From the stored outputs of a shard's runs to a score in the database."""
 
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache, partial
@@ -106,26 +105,26 @@ def score_evaluation(context: WorkerContext, evaluation_id: str) -> bool:
     was nothing to do."""
     lease_s, database = context.settings.lease_s, context.database
     with database.write() as session:
-        shards = scores.claim(session, evaluation_id, lease_s=lease_s)
-        if shards is None:
+        attempt = scores.claim(session, evaluation_id, lease_s=lease_s)
+        if attempt is None:
             return False
-        work = scoring_work(session, evaluation_id, shards)
+        work = scoring_work(session, evaluation_id)
 
     def hold() -> bool:
         with database.write() as session:
-            return evaluation_repository.hold_scoring(session, evaluation_id, lease_s=lease_s)
+            return evaluation_repository.hold_scoring(session, evaluation_id, attempt, lease_s=lease_s)
 
     with made_again_where_damaged(context, evaluation_id), Heart(hold, every_s=lease_s / 4):
         try:
-            return _score(context, work)
+            return _score(context, work, attempt)
         except Exception:
             with database.write() as session:  # of one that is scored the lease runs out: not again at once
                 unscored = Evaluation.state != EvaluationState.SCORED.value
-                evaluation_repository.end_scoring(session, evaluation_id, unscored)
+                evaluation_repository.end_scoring(session, evaluation_id, attempt, unscored)
             raise
 
 
-def _score(context: WorkerContext, work: ScoringWork) -> bool:
+def _score(context: WorkerContext, work: ScoringWork, attempt: int) -> bool:
     evaluation_id = work.evaluation_id
     unlearned = join(read_results(context, evaluation_id, work.shards))
     split_dir = local_split(context, work)
@@ -167,7 +166,7 @@ def _score(context: WorkerContext, work: ScoringWork) -> bool:
     log.info("scored", evaluation=evaluation_id, recorded=recorded)
     flags = _flags(doubt())
     with context.database.write() as session:
-        scores.record_doubt(session, evaluation_id, flags)
+        scores.record_doubt(session, evaluation_id, attempt, flags)
     return recorded
 
 
@@ -251,7 +250,7 @@ def _flags(doubt: Doubt) -> dict[str, Any]:
     }
 
 
-def scoring_work(session: Session, evaluation_id: str, shards: Sequence[Shard]) -> ScoringWork:
+def scoring_work(session: Session, evaluation_id: str) -> ScoringWork:
     """Return what the runs of an evaluation are compared with, and how."""
     evaluation = session.get_one(Evaluation, evaluation_id)
     split = session.get_one(Split, evaluation.split_id)
@@ -260,7 +259,7 @@ def scoring_work(session: Session, evaluation_id: str, shards: Sequence[Shard]) 
     code = session.get_one(Submission, evaluation.submission_id).content_sha256
     return ScoringWork(
         evaluation_id=evaluation_id,
-        shards=tuple(shards),
+        shards=tuple(evaluation_repository.shards_of_runs(session, evaluation_id)),
         split_key=split_key(competition.slug, split.visibility, split.version),
         manifest_sha256=split.manifest_sha256 or "",
         scoring=get_scoring(session, evaluation),

@@ -142,12 +142,40 @@ def test_score_is_not_requested_again_while_a_worker_holds_it(
 def test_scorer_that_hangs_is_given_up_after_a_day(database: Database, submit: Submit, sent: list[str]) -> None:
     evaluation_id = all_runs_done(database, submit("a"))
     with database.write() as session:
-        assert scores.claim(session, evaluation_id, lease_s=60.0)
+        attempt = scores.claim(session, evaluation_id, lease_s=60.0)
+        assert attempt
         session.get_one(Evaluation, evaluation_id).finished_at = clock(session) - timedelta(hours=25)
         session.flush()
         lease_reaper.sweep(session, clock(session), max_attempts=3)
         assert session.get_one(Evaluation, evaluation_id).state == "failed"
-        assert not evaluation_repository.hold_scoring(session, evaluation_id, lease_s=60.0)  # its heartbeat stops
+        still_held = evaluation_repository.hold_scoring(session, evaluation_id, attempt, lease_s=60.0)
+        assert not still_held, "its heartbeat stops"
+
+
+def test_scorer_that_lost_its_lease_changes_nothing_of_the_next(
+    database: Database, submit: Submit, sent: list[str]
+) -> None:
+    evaluation_id = all_runs_done(database, submit("a"))
+    with database.write() as session:
+        former = scores.claim(session, evaluation_id, lease_s=-1.0)
+        assert former
+    with database.write() as session:
+        assert evaluation_repository.hold_scoring(session, evaluation_id, former, lease_s=-1.0)  # nobody has it yet
+        current = scores.claim(session, evaluation_id, lease_s=60.0)
+        assert current == former + 1
+        assert scores.record(session, evaluation_id, SCORE)
+    with database.write() as session:
+        until = session.get_one(Evaluation, evaluation_id).scoring_until
+        assert not evaluation_repository.hold_scoring(session, evaluation_id, former, lease_s=600.0)
+        assert not evaluation_repository.end_scoring(session, evaluation_id, former)
+        scores.record_doubt(session, evaluation_id, former, {"by": "former"})
+    with database.write() as session:
+        assert session.get_one(Evaluation, evaluation_id).scoring_until == until
+        assert session.query(PublicScore).one().details == {}
+        scores.record_doubt(session, evaluation_id, current, {"by": "current"})
+    with database.read() as session:
+        assert session.get_one(Evaluation, evaluation_id).scoring_until is None
+        assert session.query(PublicScore).one().details == {"flags": {"by": "current"}}
 
 
 def test_lease_of_a_score_from_before_the_clock_was_set_back_is_shortened(

@@ -147,6 +147,30 @@ def test_one_worker_scores_an_evaluation_and_another_where_that_one_is_lost(
         assert session.get_one(Evaluation, evaluation_id).scoring_until is None
 
 
+def test_scorer_that_fails_after_it_lost_its_lease_leaves_the_next_ones(
+    database: Database, competition: Competition, sent: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = Storage((tmp_path / "storage").as_uri())
+    evaluation_id = waiting_for_score(database, competition, Visibility.PUBLIC, storage, given=outputs(1))
+    context: Any = SimpleNamespace(database=database, storage=storage, settings=Settings())
+
+    def lose(*_: object) -> None:
+        with database.write() as session:
+            session.get_one(Evaluation, evaluation_id).scoring_until = clock(session) - timedelta(seconds=1)
+            session.flush()
+            assert scores.claim(session, evaluation_id, lease_s=60.0) == 2
+        raise ConnectionError
+
+    monkeypatch.setattr("worker.evaluation.scoring_job.read_results", lose)
+    with pytest.raises(ConnectionError):
+        score_evaluation(context, evaluation_id)
+    with database.read() as session:
+        evaluation = session.get_one(Evaluation, evaluation_id)
+        assert evaluation.scoring_until is not None
+        assert evaluation.scoring_until > clock(session)
+    assert not score_evaluation(context, evaluation_id)
+
+
 def test_comparison_that_fails_is_made_by_another_worker(
     database: Database, competition: Competition, sent: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
