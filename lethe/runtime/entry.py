@@ -127,10 +127,11 @@ class RunFault(Exception):
 
 def unlearned_weights(task: Task, preloaded: Preloaded) -> Unlearned:
     """Call the participant's function on the original model and return its weights."""
-    seed_everything(task.seed)
+    seed_everything(task.seed, device=task.device)
     earlier_torch.install()
     torch.set_num_threads(task.threads)
-    preloaded.network.to(task.device)
+    if task.device != "cpu":
+        preloaded.network.to(task.device)
     cells, function = load_function(task)
     return weights_of_call(function, task, preloaded, cells)
 
@@ -138,7 +139,7 @@ def unlearned_weights(task: Task, preloaded: Preloaded) -> Unlearned:
 def weights_of_call(found: Callable[..., Any], task: Task, preloaded: Preloaded, cells: Cells) -> Unlearned:
     """Call what the participant's code defines, and return the weights."""
     net = preloaded.network
-    seed_everything(task.seed)  # a seed that the file sets is for what the file draws, not for every run
+    seed_everything(task.seed, device=task.device)  # a seed that the file sets is for what the file draws, not for every run
     data = data_loaders.make_loaders(preloaded.data, style=task.style)
     offered = {
         **_of_classes(data.class_counts),
@@ -176,12 +177,15 @@ def _of_classes(counts: Mapping[str, int]) -> dict[str, Any]:
     return {"class_weights": ClassWeights.of(counts), "class_counts": dict(counts)} if counts else {}
 
 
-def seed_everything(seed: int) -> None:
+def seed_everything(seed: int, *, device: str = "cpu") -> None:
     """Seed Python, numpy (where it is loaded) and torch alike."""
     random.seed(seed)
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed % 2**32)
-    torch.manual_seed(seed)
+    if device == "cpu":  # to note a seed for accelerators that nobody uses takes milliseconds
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
 
 
 def load_function(task: Task) -> tuple[Cells, Callable[..., Any]]:

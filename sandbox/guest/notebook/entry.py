@@ -204,7 +204,7 @@ class prepared:  # noqa: N801 - used as a context
     def __enter__(self) -> None:
         os.chdir(FOLDERS[1])
         torch.set_num_threads(self._task.threads)
-        seed_everything(self._task.seed)
+        seed_everything(self._task.seed, device=self._task.device)
         self._hook()
         Pictures(self._preloaded.data).install()
         is_called = self._task.program == "defines"  # with loaders that scale
