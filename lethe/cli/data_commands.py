@@ -44,7 +44,7 @@ def prepare(
         sizes = check_preparation(competition)[split]
         report = _reporter(bars, bars.add_task("reading the data"))
         manifest = prepare_split(competition, split, out, device=device, progress=report)
-    fastest_s = manifest.fastest_retraining_s if device == "cpu" else None
+    fastest_s = manifest.timing.least_cpu_s if device == "cpu" else None
     cost = RetrainingCost(manifest.retraining_time_s, fastest_s)
     warnings = limit_warnings(competition.limits, cost, n_models=competition.n_models)
     facts = {

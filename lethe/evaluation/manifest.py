@@ -47,6 +47,23 @@ class StepRecord(_Part):
     values: dict[str, Any] = Field(default_factory=dict)
 
 
+class RetrainingTimes(_Part):
+    """What preparation measured of one retraining, seconds; None: not measured.
+
+    retraining_time_s: by the clock, in the plain loop. retraining_cpu_s: the same of the processor. fastest_cpu_s: the
+    least of the processor that is known.
+    """
+
+    retraining_time_s: float
+    retraining_cpu_s: float | None = None
+    fastest_cpu_s: float | None = None
+
+    @property
+    def least_cpu_s(self) -> float | None:
+        """Processor seconds of the fastest retraining that preparation knows; None where none was measured."""
+        return self.retraining_cpu_s if self.fastest_cpu_s is None else self.fastest_cpu_s
+
+
 class Manifest(_Part):
     """The content of manifest.json. `files` are all files of the split but this one."""
 
@@ -73,17 +90,8 @@ class Manifest(_Part):
         write_text(split_dir / MANIFEST, self.text())
 
     @property
-    def fastest_retraining_s(self) -> float | None:
-        """Processor seconds of the fastest retraining that preparation knows; None where none was measured."""
-        values = self.steps["timing"].values
-        found: float | None = values.get("fastest_cpu_s", values.get("retraining_cpu_s"))
-        return found
-
-    @property
-    def plain_retraining_cpu_s(self) -> float | None:
-        """Processor seconds of retraining in the plain loop; None where they were not measured."""
-        found: float | None = self.steps["timing"].values.get("retraining_cpu_s")
-        return found
+    def timing(self) -> RetrainingTimes:
+        return RetrainingTimes.model_validate(self.steps["timing"].values)
 
     @classmethod
     def read(cls, split_dir: Path) -> Self:

@@ -17,9 +17,18 @@ from pydantic import ValidationError
 from lethe.competition.preparation_share import BEGINNING
 from lethe.data.errors import DamagedSplit, InvalidSplit, SplitNotPrepared
 from lethe.data.files import read_json, sha256_of, write_text
-from lethe.evaluation.manifest import MANIFEST, Damage, FileRecord, Manifest, StepRecord, find_damage
+from lethe.evaluation.manifest import (
+    MANIFEST,
+    Damage,
+    FileRecord,
+    Manifest,
+    RetrainingTimes,
+    StepRecord,
+    find_damage,
+)
 
 WORK = "work"  # below the split, what only an unfinished preparation needs
+_RECORDS = f"{WORK}/records"
 
 
 @dataclass(frozen=True)
@@ -157,7 +166,7 @@ class Workspace:
         (self.split_dir / MANIFEST).unlink(missing_ok=True)
 
     def _record_path(self, name: str) -> Path:
-        return self.work_dir / "records" / f"{name}.json"
+        return self.split_dir / _RECORDS / f"{name}.json"
 
     def _find_record(self, step: Step) -> StepRecord | None:
         path = self._record_path(step.name)
@@ -191,3 +200,9 @@ class Workspace:
         if path not in self._hashes:
             self._hashes[path] = sha256_of(self.split_dir / path)
         return self._hashes[path]
+
+
+def read_timing(split_dir: Path) -> RetrainingTimes:
+    """Return what an unfinished preparation has measured of one retraining. Raises DamagedSplit or SplitNotPrepared."""
+    record = StepRecord.model_validate(read_json(split_dir / _RECORDS / "timing.json"))
+    return RetrainingTimes.model_validate(record.values)

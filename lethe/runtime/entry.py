@@ -139,7 +139,8 @@ def unlearned_weights(task: Task, preloaded: Preloaded) -> Unlearned:
 def weights_of_call(found: Callable[..., Any], task: Task, preloaded: Preloaded, cells: Cells) -> Unlearned:
     """Call what the participant's code defines, and return the weights."""
     net = preloaded.network
-    seed_everything(task.seed, device=task.device)  # a seed that the file sets is for what the file draws, not for every run
+    # A seed that the file sets is for what the file draws, not for every run.
+    seed_everything(task.seed, device=task.device)
     data = data_loaders.make_loaders(preloaded.data, style=task.style)
     offered = {
         **_of_classes(data.class_counts),

@@ -166,7 +166,7 @@ def _all_runs(request: Mapping[str, Any], split: LoadedSplit) -> dict[str, Any]:
     return {
         "runs": [facts for facts, _ in found],
         "retraining_time_s": split.manifest.retraining_time_s,
-        "retraining_cpu_s": split.manifest.steps["timing"].values.get("retraining_cpu_s"),
+        "retraining_cpu_s": split.manifest.timing.retraining_cpu_s,
         "retraining_epochs": split.manifest.recipe["training"]["epochs"],
         "peak_memory_mib": peak_memory_mib(),
         "added_memory_mib": peak_memory_mib() - before_mib,

@@ -130,6 +130,12 @@ def is_open_shard_of(split_id: str | InstrumentedAttribute[str]) -> ColumnElemen
     return (ModelShard.split_id == split_id) & ModelShard.state.in_(open_states)
 
 
+def waits_for_models(session: Session, work: SplitWork) -> bool:
+    """Return whether the split waits for shards of its models, and nobody has begun to finish it."""
+    waits = Split.id == work.split_id, Split.attempt == work.attempt, has_open_shards(Split.id)
+    return bool(session.scalar(select(exists().where(*waits))))
+
+
 def finish(session: Session, work: SplitWork, prepared: PreparedSplit) -> bool:
     """Mark the split ready, and with the last one the competition. Return False if the work was lost before."""
     held = SPLITS.leave(

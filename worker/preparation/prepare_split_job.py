@@ -4,12 +4,13 @@ A long training is divided: this job then ends when all but the many models is m
 """
 
 import hashlib
+import json
 import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import structlog
@@ -23,6 +24,7 @@ from lethe.competition.run_limits import RetrainingCost
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets.registry import datasets_below
 from lethe.data.errors import InvalidSplit
+from lethe.data.files import read_json, write_text
 from lethe.device.memory import memory_given_back
 from lethe.errors import AppError, HostFault
 from lethe.evaluation.manifest import MANIFEST, Manifest
@@ -33,7 +35,7 @@ from lethe.preparation.file_check import data_difference
 from lethe.preparation.fingerprint import library_versions, maker
 from lethe.preparation.prepare import begin_split, finish_split, make_split
 from lethe.preparation.public_sample import SampleModels, retrain_on_sample
-from lethe.preparation.step_cache import OnProgress, PreparationProgress
+from lethe.preparation.step_cache import WORK, OnProgress, PreparationProgress, read_timing
 from server.competitions import model_shard_leases, preparation_turns, split_leases
 from server.competitions.model_shard_leases import ShardWork
 from server.competitions.preparation_turns import PreparationTurns
@@ -59,6 +61,7 @@ from worker.preparation.starter_kit.build import store_kit
 from worker.split_storage.local_splits import publish_files, publish_manifest
 
 LOOK_EVERY_S = 5.0
+MEASURED = f"{WORK}/retraining.json"  # what `measure_meanwhile` found
 log = structlog.get_logger()
 
 
@@ -163,9 +166,35 @@ def prepare(context: WorkerContext, split_id: str) -> bool:
         work = split_leases.claim(session, split_id, lease_s=settings.lease_s, device=settings.worker_device)
     if work is None:
         return False
-    end = run_job(SplitJob(context, work, open_split_exchange(context, work)))
+    exchange = open_split_exchange(context, work)
+    end = run_job(SplitJob(context, work, exchange))
     log.info("preparation ended", split=split_id, end=end)
+    if end == "done" and not work.is_divided:
+        measure_meanwhile(context, work, exchange)
     return True
+
+
+def measure_meanwhile(context: WorkerContext, work: SplitWork, exchange: SplitExchange) -> None:
+    """Measure one retraining and make the starter kit of a public split while others train its models.
+
+    Whoever finishes the split finds what was measured, or measures it where this came to nothing.
+    """
+
+    def is_wanted() -> bool:
+        with context.database.read() as session:
+            return split_leases.waits_for_models(session, work)
+
+    if work.visibility != Visibility.PUBLIC or not work.is_current or work.retraining is not None or not is_wanted():
+        return
+    folder = exchange.folder
+    try:
+        cost = measure_retraining_cost(context.settings, folder, work.competition, read_timing(folder))
+        if is_wanted():
+            _store_kit(context, work, folder, retraining=cost)
+            write_text(folder / MEASURED, json.dumps(asdict(cost)))
+            exchange.push(lambda name: name == MEASURED)
+    except (AppError, OSError, ValueError) as error:
+        log.warning("retraining not measured", split=work.split_id, error=str(error))
 
 
 def finish_public(context: WorkerContext) -> bool:
@@ -308,10 +337,12 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
     levels = work.competition.report.capture_levels
     publish_files(context.storage, key, folder, manifest.files)
     difference = data_difference(work.competition, visibility, folder) if was_prepared else ""
-    cost = work.retraining
-    if cost is None or work.measures_again:  # what was measured once for a competition stays
+    cost, has_kit = work.retraining, False
+    if cost is None and (folder / MEASURED).is_file():
+        cost, has_kit = RetrainingCost(**read_json(folder / MEASURED)), True
+    elif cost is None or work.measures_again:  # what was measured once for a competition stays
         tell(PreparationProgress("measuring one retraining in the sandbox", 0, 1))
-        cost = measure_retraining_cost(context.settings, folder, work.competition, manifest, before=cost)
+        cost = measure_retraining_cost(context.settings, folder, work.competition, manifest.timing, before=cost)
     prepared = PreparedSplit(
         manifest_sha256=hashlib.sha256(manifest.text().encode()).hexdigest(),
         n_forget=int(retrained.confidences.shape[1]),
@@ -325,6 +356,6 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
         oracle=oracle_as_data(oracle, work.competition.ranking)
         | ({"references": reference_scores(folder, work.competition)} if levels else {}),
     )
-    if work.visibility == "public" and work.is_current:
+    if work.visibility == "public" and work.is_current and not has_kit:
         _store_kit(context, work, folder, retraining=prepared.retraining)
     return _Made(prepared, manifest)

@@ -17,7 +17,7 @@ import structlog
 from lethe.competition.file import CompetitionFile, Training
 from lethe.competition.run_limits import RetrainingCost
 from lethe.competition.sections import Limits
-from lethe.evaluation.manifest import Manifest
+from lethe.evaluation.manifest import RetrainingTimes
 from sandbox.errors import BackendUnavailable, ZygoteFailed
 from sandbox.launcher import Launcher, RunPolicy, RunRequest, Sandbox, SandboxSpec
 from server.config import Settings
@@ -100,7 +100,7 @@ def measure_retraining_cost(
     settings: Settings,
     split_dir: Path,
     competition: CompetitionFile,
-    manifest: Manifest,
+    timing: RetrainingTimes,
     *,
     before: RetrainingCost | None = None,
 ) -> RetrainingCost:
@@ -109,10 +109,10 @@ def measure_retraining_cost(
     Other work on the machine adds to it. Beside much of it, a first measurement is repeated and the least counts; one
     that is to replace another says nothing, and `before` stays.
 
-    split_dir: of a split whose visible files are made. Where the sandbox does not start or a run fails, the processor
-    time stays unknown, and the log says why.
+    split_dir: of a split whose visible files are made. timing: what preparation measured in its own loops. Where the
+    sandbox does not start or a run fails, the processor time stays unknown, and the log says why.
     """
-    time_s = manifest.retraining_time_s
+    time_s = timing.retraining_time_s
     if settings.worker_device != "cpu":
         return RetrainingCost(time_s)
     settings.scratch.mkdir(parents=True, exist_ok=True)
@@ -129,7 +129,7 @@ def measure_retraining_cost(
         )
         try:
             with Launcher(spec).start() as sandbox:
-                return _undisturbed(_Measurement(sandbox, stage), competition, manifest, before=before)
+                return _undisturbed(_Measurement(sandbox, stage), competition, timing, before=before)
         except (BackendUnavailable, ZygoteFailed, NotMeasured) as error:
             log.warning("retraining not measured in the sandbox", competition=competition.slug, reason=str(error))
             return before or RetrainingCost(time_s)
@@ -146,13 +146,13 @@ def _policy(limits: Limits, *, threads: int, time_s: float) -> RunPolicy:
 
 
 def _undisturbed(
-    measurement: _Measurement, competition: CompetitionFile, manifest: Manifest, *, before: RetrainingCost | None
+    measurement: _Measurement, competition: CompetitionFile, timing: RetrainingTimes, *, before: RetrainingCost | None
 ) -> RetrainingCost:
     costs: list[RetrainingCost] = []
     least = 1.0
     for _ in range(TRIES):
         load, spent_s = _Load(os.cpu_count() or 1), measurement.spent_s
-        costs.append(_measured(measurement, competition, manifest))
+        costs.append(_measured(measurement, competition, timing))
         others = load.of_others(measurement.spent_s - spent_s)
         if others <= MAX_OTHER_USE:
             return costs[-1]
@@ -184,11 +184,11 @@ def _busy_s() -> float:
     return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")  # without idle and waiting for disks
 
 
-def _measured(measurement: _Measurement, competition: CompetitionFile, manifest: Manifest) -> RetrainingCost:
-    recipe, time_s = competition.training, manifest.retraining_time_s
+def _measured(measurement: _Measurement, competition: CompetitionFile, timing: RetrainingTimes) -> RetrainingCost:
+    recipe, time_s = competition.training, timing.retraining_time_s
     epochs = max(1, min(recipe.epochs, round(recipe.epochs * MAX_S / max(time_s, 1e-9))))
     start_s = measurement.cpu_s("nothing", {"submission.py": NOTHING}, repeats=REPEATS)
-    fastest_s, plain_s = manifest.fastest_retraining_s, manifest.plain_retraining_cpu_s
+    fastest_s, plain_s = timing.least_cpu_s, timing.retraining_cpu_s
     if fastest_s is not None and plain_s is not None and FAR_QUICKER * fastest_s <= plain_s:
         return RetrainingCost(time_s, fastest_s, round(start_s, 4))
     files = {"submission.py": RETRAINING, "recipe.json": recipe_as_json(recipe, epochs=epochs)}

@@ -33,7 +33,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory, stage: Path) -> Iterator[S
     split = tmp_path_factory.mktemp("demo") / "public"
     manifest = prepare_split(DEMO, Visibility.PUBLIC, split)
     settings = Settings(home=tmp_path_factory.mktemp("home"))
-    cost = measure_retraining_cost(settings, split, DEMO, manifest)
+    cost = measure_retraining_cost(settings, split, DEMO, manifest.timing)
     (warning,) = limit_warnings(DEMO.limits, cost, n_models=1)
     assert "retraining from scratch fits into a run's limit" in warning  # in numpy: torch takes ten times as long
     policy = replace(run_policy(DEMO.limits, retraining=cost, threads=1), wall_time_s=120.0)

@@ -203,6 +203,43 @@ def test_the_starter_kit_is_there_before_the_split_counts_as_prepared(database, 
     assert get_split(database).state == SplitState.READY
 
 
+@pytest.mark.parametrize(
+    ("met", "done"),
+    [
+        ("nothing", ["a measures", "a makes the kit"]),
+        ("an error", ["a measures", "b measures", "b makes the kit"]),
+        ("b, who finishes first", ["a measures", "b measures", "b makes the kit"]),
+    ],
+)
+def test_retraining_is_measured_once_while_others_train(database, host, tmp_path, monkeypatch, met, done):
+    url, said, at_work = f"memory://{tmp_path.name}", [], ["a"]
+
+    def finish() -> None:
+        at_work[0] = "b"
+        while make_shard(host("b", url=url)):
+            pass
+        assert prepare_split_job.prepare(host("b", url=url), split_id)
+
+    def measure(*_: Any, **__: Any) -> RetrainingCost:
+        said.append(f"{at_work[0]} measures")
+        if at_work[0] == "a" and met != "nothing":
+            if met == "an error":
+                raise OSError("no space left on device")
+            finish()
+        return RetrainingCost(3.0, cpu_s=len(said), start_cpu_s=0.25, doubt="beside other work")
+
+    monkeypatch.setattr(prepare_split_job, "measure_retraining_cost", measure)
+    monkeypatch.setattr(prepare_split_job, "store_kit", lambda *_, **__: said.append(f"{at_work[0]} makes the kit"))
+    split_id = begin(database, competition())
+    assert prepare_split_job.prepare(host("a", url=url), split_id)
+    if at_work[0] == "a":
+        finish()
+    assert said == done
+    split = get_split(database)
+    assert split.retraining == RetrainingCost(3.0, cpu_s=done.count("b measures") + 1, start_cpu_s=0.25)
+    assert (split.state, split.error) == (SplitState.READY, "beside other work")
+
+
 def test_preparer_that_comes_back_changes_nothing(database, host, tmp_path, monkeypatch):
     """Frozen behind its last heartbeat: meanwhile its lease runs out, and another worker finishes the split."""
     monkeypatch.setattr(prepare_split_job, "begin_split", begin_split)
