@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import resource
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
@@ -121,6 +122,11 @@ def touch(address: int, length: int) -> None:
 def collapse(address: int, length: int) -> None:
     """Put memory on a huge page (MADV_COLLAPSE, Linux 6.1 or newer) where there is one free; a no-op elsewhere."""
     _libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(length), ctypes.c_int(25))
+
+
+def split(address: int) -> None:
+    """Map a huge page as small ones, in this process: a part of it becomes an area of its own (MADV_DONTDUMP)."""
+    _libc.madvise(ctypes.c_void_p(address + resource.getpagesize()), ctypes.c_size_t(1), ctypes.c_int(16))
 
 
 def set_hostname(name: str) -> None:
