@@ -1,6 +1,7 @@
 """What is told of a preparation: shards of models, the share of the work that is done, the report of a split."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel, Field
 
@@ -96,3 +97,16 @@ def _models(file: CompetitionFile) -> dict[str, int]:
     if recipes := file.splits.recipes:
         models |= {VARIATION.format(label=each.label): recipes.models for each in recipes.variations}
     return models
+
+
+def training_recipe(competition: CompetitionFile) -> dict[str, Any]:
+    """Return the parts of the competition file that a prepared split depends on."""
+    parts = {"slug", "n_models", "dataset", "network", "training", "splits"}
+    recipe: dict[str, Any] = competition.model_dump(mode="json", include=parts)
+    if recipe["training"]["mixing"] == "none":
+        del recipe["training"]["mixing"]  # splits that were made before there was a choice stay what they are
+    del recipe["splits"]["opens_with"]
+    del recipe["splits"]["recipes"]  # models of other recipes are added to a split; what it holds stays as it is
+    if competition.task.kind != "image-classification":  # nor does the kind that all had
+        recipe["task"] = competition.task.model_dump(mode="json")
+    return recipe

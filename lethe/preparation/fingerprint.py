@@ -11,6 +11,7 @@ import safetensors
 import torch
 
 from lethe.competition.file import CompetitionFile
+from lethe.competition.preparation_share import training_recipe
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets.image_dataset import ImageDataset
 from lethe.data.errors import InvalidSplit
@@ -47,19 +48,6 @@ def _outputs(description: dict[str, Any]) -> object:
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         outputs: object = build(description).train()(torch.zeros(2, *description["input_shape"]))
     return outputs
-
-
-def training_recipe(competition: CompetitionFile) -> dict[str, Any]:
-    """Return the parts of the competition file that a prepared split depends on."""
-    parts = {"slug", "n_models", "dataset", "network", "training", "splits"}
-    recipe: dict[str, Any] = competition.model_dump(mode="json", include=parts)
-    if recipe["training"]["mixing"] == "none":
-        del recipe["training"]["mixing"]  # splits that were made before there was a choice stay what they are
-    del recipe["splits"]["opens_with"]
-    del recipe["splits"]["recipes"]  # models of other recipes are added to a split; what it holds stays as it is
-    if competition.task.kind != "image-classification":  # nor does the kind that all had
-        recipe["task"] = competition.task.model_dump(mode="json")
-    return recipe
 
 
 def fingerprint(competition: CompetitionFile, visibility: Visibility) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from lethe.competition.file import CompetitionFile, Training
-from lethe.competition.preparation_share import ORACLE, ShardToMake
+from lethe.competition.preparation_share import ORACLE, ShardToMake, training_recipe
 from lethe.competition.report_section import Report
 from lethe.competition.splits_section import Recipes, Variation
 from lethe.data.files import write_tensors
@@ -36,7 +36,6 @@ from lethe.metrics.distribution.recipe_spread import AUGMENTATIONS
 from lethe.preparation.fingerprint import (
     describe_version_change,
     library_versions,
-    training_recipe,
 )
 from lethe.preparation.model_shards import STAGES, ModelShards, ShardPlan
 from lethe.preparation.public_sample import SAMPLE_FILES

@@ -1,4 +1,4 @@
-"""Changing a competition: fields of its file, or all of it until its splits are made. Announcements and the archive."""
+"""Changing a competition: fields of its file, or all of it until it opens. Announcements and the archive."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.new_file import limit_mistakes
+from lethe.competition.preparation_share import training_recipe
 from lethe.competition.stored_document import as_stored
 from lethe.competition.tasks_section import SHARED_LIMITS
 from lethe.errors import InvalidInput, Violation
@@ -55,6 +56,12 @@ class Change:
         old, new = _flat(self.before), _flat(self.after)
         return {name: (old.get(name), new.get(name)) for name in {**old, **new} if old.get(name) != new.get(name)}
 
+    @property
+    def trains_again(self) -> bool:
+        """Whether no model that was trained by the file before serves the one after."""
+        recipes = [[training_recipe(each) for each in file.evaluated] for file in (self.before, self.after)]
+        return recipes[0] != recipes[1]
+
 
 def may_change(competition: Competition) -> bool:
     """Return whether the competition's end, limits and phases may still be changed."""
@@ -62,8 +69,8 @@ def may_change(competition: Competition) -> bool:
 
 
 def may_replace_file(competition: Competition, splits: list[Split]) -> bool:
-    """Return whether another file is taken: for a draft, and once a preparation has failed and the rest has ended."""
-    if competition.state == CompetitionState.DRAFT:
+    """Return whether another file is taken: until the opening, but for a preparation that is at work."""
+    if competition.state in (CompetitionState.DRAFT, CompetitionState.READY):
         return True
     states = {split.state for split in splits}
     failed = SplitState.FAILED.value in states and not states & {SplitState.PREPARING.value, SplitState.PENDING.value}
@@ -121,7 +128,7 @@ def _change_fields(
 def _replace_file(
     session: Session, competition: Competition, values: Mapping[str, Any], *, actor: Account, reason: str
 ) -> Change:
-    """Put another file in place; the competition is a draft again."""
+    """Put another file in place; the competition is a draft again, whose preparation keeps what the file still says."""
     if others := sorted(set(values) - {"file"}):
         raise InvalidInput(f"file replaces everything: leave out {', '.join(others)}")
     lifecycle.require_no_task(competition)
@@ -129,15 +136,17 @@ def _replace_file(
     if not may_replace_file(competition, splits):
         raise Conflict(f"{competition.slug} is {competition.state}; its file can no longer be replaced")
     text = plain_text(values["file"])
-    file, before = read_file(text), stored_file(competition)
+    before = stored_file(competition)
+    file = _with_drawn_seed(read_file(text), text, before=before, source=competition.source)
     competitions.check_trust(file, actor)
     if file.slug != competition.slug:
         wrong = Violation("slug", f"must stay {competition.slug}", file.slug)
         raise InvalidInput("The slug of a competition cannot be changed", violations=(wrong,))
     for each in file.evaluated:
         datasets.check_usable(session, each, actor=actor)
-    if competition.state == CompetitionState.PREPARING:
-        lifecycle.move(session, competition, CompetitionState.DRAFT, actor=actor, reason="the file was replaced")
+    if competition.state != CompetitionState.DRAFT:
+        why = reason or "the file was replaced"
+        lifecycle.move(session, competition, CompetitionState.DRAFT, actor=actor, reason=why)
     if file.tasks or before.tasks:
         _replace_evaluated(session, competition, file)
     competition.title, competition.summary = file.title, file.summary
@@ -147,9 +156,23 @@ def _replace_file(
     for split in competition_repository.splits(session, competition.id):
         stalled_preparations.let_go(split)
         split.retraining_time_s = split.retraining_cpu_s = split.start_cpu_s = None
+        split.manifest_sha256 = split.n_forget = split.oracle = split.prepared_at = None
         competition_repository.forget_model_shards(session, split.id)
     audit.record(session, actor, "competition.rewritten", competition, reason=reason)
     return Change(before, file)
+
+
+def _with_drawn_seed(file: CompetitionFile, text: str, *, before: CompetitionFile, source: str) -> CompetitionFile:
+    """Return the file with the seed that was drawn before, where neither names one: the same models then serve it."""
+    if file.tasks or before.tasks or _names_seed(text, file) or _names_seed(source, before):
+        return file
+    return file.model_copy(update={"splits": file.splits.model_copy(update={"seed": before.splits.seed})})
+
+
+def _names_seed(text: str, file: CompetitionFile) -> bool:
+    """Return whether the seed stands in the text, in any notation: one that was drawn is too long to be there."""
+    digits = text.lower().replace("_", "")
+    return any(f"{file.splits.seed:{notation}}" in digits for notation in "dxob")
 
 
 def _replace_evaluated(session: Session, competition: Competition, file: CompetitionFile) -> None:

@@ -59,7 +59,7 @@ S = CompetitionState
 TRANSITIONS: dict[CompetitionState, frozenset[CompetitionState]] = {
     S.DRAFT: frozenset({S.PREPARING, S.ARCHIVED}),
     S.PREPARING: frozenset({S.READY, S.DRAFT}),
-    S.READY: frozenset({S.PREPARING, S.OPEN, S.ARCHIVED}),
+    S.READY: frozenset({S.PREPARING, S.DRAFT, S.OPEN, S.ARCHIVED}),  # a draft again: its file was replaced
     S.OPEN: frozenset({S.CLOSED}),
     S.CLOSED: frozenset({S.OPEN, S.PROVISIONAL}),  # open again: the deadline was extended
     S.PROVISIONAL: frozenset({S.CLOSED, S.FINAL}),  # closed again: something is scored again

@@ -160,8 +160,9 @@ def change_competition(
     """Change a competition, or with `preview` only say what would differ and whom it affects. For organisers.
 
     Title, summary, description, pages and who takes part change until it is archived; end, limits and phases until the
-    finals are frozen: one that has closed opens again with another end. `file` replaces all of a draft, or of one whose
-    preparation has failed; it is a draft then.
+    finals are frozen: one that has closed opens again with another end. `file` replaces all of it until it opens, but
+    while a preparation is at work; it is a draft then, and the next preparation keeps the models that the file still
+    describes (`trains_again`): all, where only ranking, scoring or limits differ.
     """
     changed = competition_edits.change(
         session, competition, body.values, actor=account, reason=body.reason, preview=body.preview

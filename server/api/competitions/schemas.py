@@ -286,6 +286,7 @@ class ChangeOut(OrganisedCompetition):
     too_large: dict[str, int] = Field(description="teams with more people than then allowed")
     too_many_finals: dict[str, int]
     unfinished: int = Field(description="submissions whose remaining runs get the new limits")
+    trains_again: bool = Field(description="whether a preparation then trains every model again, and keeps none")
 
     @classmethod
     def after(cls, competition: OrganisedCompetition, change: Change, *, applied: bool) -> "ChangeOut":

@@ -92,11 +92,13 @@ def edit(asked: OrganiserDep, *, text: LongText = "", act: Short = "preview") ->
     """Check the file and show what participants will see, or put it in the place of the present one."""
     text = text.replace("\r\n", "\n")
     try:
-        file = change(asked, {"file": text}, act=act).after
+        changed = change(asked, {"file": text}, act=act)
     except AppError as error:
         return _edit(asked, text=text, error=error)
     if act == "preview":
-        return _edit(asked, text=text, preview=file, timeline=competition_timeline(file))
+        return _edit(
+            asked, text=text, preview=changed.after, change=changed, timeline=competition_timeline(changed.after)
+        )
     return asked.done("The file is replaced.")
 
 
@@ -158,7 +160,7 @@ def change_words(
 
 
 def _words(asked: OrganiserRequest, words: dict[str, str], *, reason: str = "", **context: Any) -> Response:
-    shown = {"error": None, "preview": None, "timeline": None, **context}
+    shown = {"error": None, "preview": None, "change": None, "timeline": None, **context}
     return asked.page("description.html", tab="control", words=words, reason=reason, **shown)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
+from server.competitions import competitions
 from server.db import now
 from server.models.account import Role
 from server.models.audit import AuditEvent
@@ -72,6 +73,28 @@ def test_draft_is_replaced_as_it_was_previewed(server: Instance) -> None:
     assert "splits.seed" not in seen["changed"], "another one is drawn, and nobody is shown it"
     assert patched(server, olga, file=text)["changed"] == seen["changed"]
     assert patched(server, olga, file=text)["changed"] == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "trains"),
+    [
+        ("n_models = 4", "n_models = 6", True),
+        ("[network]", f"[splits]\nseed = 0x{2**100:X}\n[network]", True),
+        ("[network]", '[report]\nmetrics = ["umia"]\n[ranking]\nby = ["score", "umia"]\n[network]', False),
+    ],
+)
+def test_prepared_competition_takes_another_file_until_it_opens(server, old, new, trains):
+    owner = server.account("olga", Role.ORGANISER)
+    competition = server.competition(organiser=owner, state=CompetitionState.READY)
+    olga, before = server.headers(owner), stored(server)
+    text = competition_toml().replace(old, new)
+    assert patched(server, olga, file=text, preview=True)["trains_again"] is trains
+    assert stored(server) == before
+    done = patched(server, olga, file=text)
+    assert (done["state"], done["trains_again"]) == ("draft", trains)
+    with server.database.read() as session:
+        splits = list(competitions.splits(session, session.get_one(Competition, competition.id)))
+        assert {(split.state, split.oracle, split.manifest_sha256) for split in splits} == {("pending", None, None)}
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,17 @@ def test_file_is_replaced_after_a_failed_preparation(server: Instance, visitor: 
     assert "being prepared" in visitor.get("/organise/second").text
 
 
+@pytest.mark.parametrize(("n_models", "says"), [(4, "keeps all trained models"), (6, "trains every model again")])
+def test_prepared_file_is_replaced_with_a_word_on_its_models(server, visitor, draft, n_models, says):
+    with server.database.write() as session:
+        competition = session.scalars(select(Competition).where(Competition.slug == "second")).one()
+        competition.state = CompetitionState.READY.value
+    text = draft.replace("n_models = 4", f"n_models = {n_models}").replace("[limits]", "[limits]\nmemory_mib = 999")
+    assert says in visitor.post(EDIT, {"text": text, "act": "preview"}).text
+    visitor.post(EDIT, {"text": text, "act": "save"})
+    assert get_config(server, "second")["limits"]["memory_mib"] == 999
+
+
 def test_a_competition_that_runs_keeps_its_file(visitor: Visitor, digits: Competition) -> None:
     assert visitor.get("/organise/digits/edit").status_code == 409
     fields = {"text": competition_toml("digits"), "act": "save"}
