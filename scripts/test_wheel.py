@@ -20,6 +20,8 @@ PYTHON_FIRST = (
     "import lethe, numpy as np; r = np.random.default_rng(0).normal(size=(2, 16, 5)); "
     "e = lethe.evaluate(r[0], r[1]); print(e, e.to_json(), e._repr_html_(), lethe.score(r[0], r[1]))"
 )
+# One metric: of all, each environment would compile the loops again.
+FRAME = "import lethe, numpy as np; r = np.random.randn(2, 16, 5); print(lethe.evaluate(*r, metrics='klom').to_frame())"
 ARRAYS = ("python", "-c", "import numpy as np; [np.savez(n, confidences=np.random.randn(16, 5)) for n in ('U', 'R')]")
 # What must work with each extra, and with none: commands, run one after the other in an empty folder.
 BASE = (
@@ -44,7 +46,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hf": (("python", "-c", "import lethe.huggingface.task"),),
     "harness": (("python", "-c", "import lethe.huggingface.harness_task, lm_eval"),),
     "plots": (ARRAYS, ("lethe", "evaluate", "--unlearned", "U.npz", "--retrained", "R.npz", "--plot", "metrics.png")),
-    "frames": (("python", "-c", PYTHON_FIRST + "; print(e.to_frame())"),),
+    "frames": (("python", "-c", FRAME),),
     "parquet": (("python", "-c", "import pyarrow, pandas"),),
     "networks": (("python", "-c", "import timm"),),
     "text": (("python", "-c", "import tokenizers, sentencepiece"),),

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
 from lethe.errors import InvalidInput
-from lethe.huggingface import answer_sets, attacks, task, tofu
+from lethe.huggingface import answer_sets, attacks, generated_text, muse, rwku, semeval_task, task, tofu
 from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.evaluation import evaluate_folders
 from lethe.huggingface.kept_results import ModelMetrics
@@ -80,6 +80,24 @@ DATA = {
     "semeval": SEMEVAL,
     "rwku": RWKU,
 }
+
+
+LENGTHS = {
+    attacks: ["MAX_NEW_TOKENS"],
+    generated_text: ["CHECKED_TOKENS"],
+    muse: ["VERBATIM_TOKENS", "KNOWLEDGE_TOKENS"],
+    rwku: ["MAX_NEW_TOKENS", "MAX_FLUENCY_TOKENS"],
+    semeval_task: ["MAX_NEW_TOKENS"],
+    tofu: ["MAX_NEW_TOKENS"],
+}
+
+
+@pytest.fixture(autouse=True)
+def _short_texts(monkeypatch):
+    """An untrained model never ends a text by itself, so that each is as long as it may be."""
+    for module, names in LENGTHS.items():
+        for name in names:
+            monkeypatch.setattr(module, name, 8)
 
 
 @pytest.fixture(scope="module")
