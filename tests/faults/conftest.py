@@ -16,7 +16,7 @@ from tests.faults.forked import Process
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    own = [k for k, item in enumerate(items) if Path(__file__).parent in item.path.parents]
+    own = [k for k, item in enumerate(items) if item.nodeid.startswith("tests/faults/")]
     in_turn = sorted((items[k] for k in own), key=lambda item: not asks_for_worker(item))
     for k, item in zip(own, in_turn, strict=True):
         items[k] = item

@@ -19,16 +19,16 @@ from sandbox.proc_usage import children
 from sandbox.supervisor import Observed, RunWatch
 from tests.sandbox.conftest import TEST_POLICY, write_submission
 
-WALL_S = 2.0
+WALL_S = 1.0
 LOOP = "while True: pass"
-WORK = ("until = time.process_time() + 0.5", "while time.process_time() < until: pass")
+WORK = ("until = time.process_time() + 0.25", "while time.process_time() < until: pass")
 HEAD = "import os, time\n\n\ndef unlearning(net, retain, forget, validation):\n"
 Run = Callable[..., RunResult]
 
 
 @pytest.fixture
 def run(split: Path, stage: Path) -> Iterator[Run]:
-    """Run a body with two seconds of wall time, on the first processor of this machine."""
+    """Run a body with a second of wall time, on the first processor of this machine."""
     processor = min(os.sched_getaffinity(0))
     policy = replace(TEST_POLICY, wall_time_s=WALL_S, idle_time_s=None, cpus=(processor,))
     with Launcher(SandboxSpec(data_dir=split, stage_dir=stage, policy=policy)).start() as sandbox:
@@ -102,11 +102,11 @@ def test_run_that_was_stopped_from_outside_goes_on(run: Run, monkeypatch: pytest
     watched = RunWatch.watch
 
     def watch(self: RunWatch, *, keeps: bool = False) -> Observed:
-        threading.Timer(0.5, self._process.send, [signal.SIGSTOP]).start()
+        threading.Timer(0.25, self._process.send, [signal.SIGSTOP]).start()
         return watched(self, keeps=keeps)
 
     monkeypatch.setattr(RunWatch, "watch", watch)
-    assert run("time.sleep(1.5)").verdict.outcome == "weights"
+    assert run("time.sleep(0.75)").verdict.outcome == "weights"
 
 
 FROZEN = """

@@ -60,7 +60,7 @@ LONGEST_FIRST = (
     "tests/browser/",
 )
 # Of these folders one process runs all files: they share what takes long to start.
-TOGETHER = ("tests/faults/", "tests/end_to_end/")
+TOGETHER = ("tests/faults/", "tests/end_to_end/", "tests/sandbox/")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
