@@ -52,7 +52,7 @@ def outcome_of(wanted: Situation, tests: tuple[str, ...], *, starts: int) -> Out
         path.write_bytes(b"")
         log = stack.enter_context(path.open("ab"))
         if situation.after_root:
-            _run(["make", "test", _asked(situation, BEFORE)], checkout, situation, log, as_user=False)
+            _run(["make", "test", "TEST_WORKERS=1", _asked(situation, BEFORE)], checkout, situation, log, as_user=False)
             shutil.rmtree(checkout / ".pytest_cache", ignore_errors=True)
             log.truncate(0)
             _give_folders(checkout)

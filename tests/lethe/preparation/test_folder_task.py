@@ -26,26 +26,30 @@ from tests.support.tiny_models import ARCHITECTURES, write_model
 from tests.support.towns import write_towns
 
 
-@pytest.mark.parametrize("architecture", ["llama", "qwen2"])
-def test_a_split_starts_from_the_folder(tmp_path: Path, architecture: str) -> None:
-    root = write_towns(tmp_path / "towns")
-    competition = parse_competition(folder_toml(root, architecture))
-    prepare_split(competition, "public", tmp_path / "split")
-    network = read_json(tmp_path / "split" / "visible" / "network.json")
+@pytest.fixture(scope="module", params=["llama", "qwen2"])
+def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, Path]:
+    """An architecture, the folder with a model of it, and a split that starts from that."""
+    root = write_towns(tmp_path_factory.mktemp("towns"))
+    split = tmp_path_factory.mktemp("split")
+    prepare_split(parse_competition(folder_toml(root, request.param)), "public", split)
+    return request.param, root / "model.v1", split
+
+
+def test_a_split_starts_from_the_folder(prepared: tuple[str, Path, Path]) -> None:
+    architecture, model, split = prepared
+    network = read_json(split / "visible" / "network.json")
     assert network["options"]["config"]["model_type"] == architecture
-    original = load_file(tmp_path / "split" / "visible" / ORIGINAL_MODEL)
-    start = load_file(root / "model.v1" / "model.safetensors")
-    assert set(original) == {f"model.{name}" for name in start}
-    found = load_evaluator(tmp_path / "split").evaluate_state(original)
+    original = load_file(split / "visible" / ORIGINAL_MODEL)
+    assert set(original) == {f"model.{name}" for name in load_file(model / "model.safetensors")}
+    found = load_evaluator(split).evaluate_state(original)
     assert np.isfinite(found.confidences).all()
 
 
-def test_questions_are_put_as_the_chat_template_puts_them(tmp_path: Path) -> None:
-    root = write_towns(tmp_path / "towns")
-    prepare_split(parse_competition(folder_toml(root)), "public", tmp_path / "split")
-    questions = SplitQuestions.read(tmp_path / "split")
-    theirs = AutoTokenizer.from_pretrained(root / "model.v1")
-    first = StoredAnswers.read(tmp_path / "split" / SET_PATHS["forget"]).answers[0]
+def test_questions_are_put_as_the_chat_template_puts_them(prepared: tuple[str, Path, Path]) -> None:
+    _, model, split = prepared
+    questions = SplitQuestions.read(split)
+    theirs = AutoTokenizer.from_pretrained(model)
+    first = StoredAnswers.read(split / SET_PATHS["forget"]).answers[0]
     asked = questions.sets["forget"][0]
     turns = [{"role": "user", "content": asked.question}, {"role": "assistant", "content": asked.answer}]
     assert list(first.tokens) == theirs.apply_chat_template(turns, tokenize=True, return_dict=False)
@@ -117,11 +121,10 @@ def test_a_folder_must_be_named(tmp_path: Path) -> None:
         prepare_split(parse_competition(toml), "public", tmp_path / "split")
 
 
-def test_losses_do_not_depend_on_the_batch(tmp_path: Path) -> None:
-    root = write_towns(tmp_path / "towns")
-    prepare_split(parse_competition(folder_toml(root)), "public", tmp_path / "split")
-    network = load_pretrained("transformers", root / "model.v1").eval()
-    answers = StoredAnswers.read(tmp_path / "split" / SET_PATHS["forget"]).answers
+def test_losses_do_not_depend_on_the_batch(prepared: tuple[str, Path, Path]) -> None:
+    _, model, split = prepared
+    network = load_pretrained("transformers", model).eval()
+    answers = StoredAnswers.read(split / SET_PATHS["forget"]).answers
     together = answer_losses(network, answers, padding_id=0)
     alone = [answer_losses(network, [answer], padding_id=0)[0] for answer in answers]
     np.testing.assert_allclose(together, alone, rtol=1e-5)

@@ -7,33 +7,37 @@ import numpy as np
 import pytest
 import torch
 
-from lethe.competition.file import CompetitionFile, parse_competition
+from lethe.competition.file import CompetitionFile, Scoring, parse_competition
 from lethe.data.answer_batches import StoredAnswers
 from lethe.data.datasets.questions import open_questions
 from lethe.data.files import read_json, read_tensors, write_json
 from lethe.data.split_questions import SplitQuestions, cut_questions
 from lethe.evaluation.answer_evaluation import UNKNOWN, SampleAnswers
 from lethe.evaluation.evaluators import load_evaluator, sample_evaluator
-from lethe.evaluation.image_evaluation import NonFiniteOutputs
-from lethe.evaluation.model_outputs import read_outputs, read_stored_outputs
+from lethe.evaluation.image_evaluation import NonFiniteOutputs, load_original
+from lethe.evaluation.model_outputs import read_outputs, read_probed_references, read_stored_outputs
+from lethe.evaluation.probes.split_probes import probed_split
 from lethe.evaluation.sample_answer_files import SAMPLE_ANSWERS, SampleQuestions, texts_from_array
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.evaluation.text import answer_scores
 from lethe.metrics import CaptureLevel, evaluate, metrics
 from lethe.metrics.text.answers import logit_scaled
+from lethe.metrics.weights.probes import ATTACKS
 from lethe.networks.builders import build
 from lethe.preparation.prepare import begin_split, prepare_shard, prepare_split
 from lethe.preparation.public_sample import SAMPLE_FILES, SAMPLE_SETS, retrain_on_sample, sample_parts
 from lethe.runtime.data_loaders import load_data, make_loaders
 from tests.support.towns import towns_toml, write_towns
 
+K = 2
 METRICS = tuple(entry.id for entry in metrics().values() if entry.level == CaptureLevel.TEXT)
 
 
 @pytest.fixture(scope="module")
 def competition(tmp_path_factory: pytest.TempPathFactory) -> CompetitionFile:
     root = write_towns(tmp_path_factory.mktemp("text") / "towns")
-    return parse_competition(towns_toml(root, n_models=4, epochs=50, metrics=METRICS))
+    text = towns_toml(root, n_models=4, epochs=50, metrics=(*METRICS, "robustness"))
+    return parse_competition(text.replace("[report]", f"[report]\nkeep_weights = {K}"))
 
 
 @pytest.fixture(scope="module")
@@ -206,3 +210,23 @@ def test_a_model_of_the_sample_without_finite_losses_has_no_answers(split: Path)
     state = read_tensors(split / "sample" / "original_model.safetensors")
     huge = {name: tensor * 1e38 if "norm" in name else tensor for name, tensor in state.items()}
     assert SampleAnswers.load(split).of_model(huge) is None
+
+
+@pytest.mark.slow
+def test_references_hold_knowledge_after_attacks(split: Path) -> None:
+    stored = read_probed_references(split)
+    assert set(stored) == {"retrained", "oracle", "original"}
+    assert set(stored["retrained"]) == {"attacked_knowledge", "loss_barrier", "weight_distance", "weight_norm"}
+    assert stored["retrained"]["attacked_knowledge"].shape == (K, len(ATTACKS))
+    known = {side: arrays["attacked_knowledge"][:, 0].mean() for side, arrays in stored.items()}
+    assert known["original"] > max(known["retrained"], known["oracle"]) + 0.1
+
+
+def test_original_is_known_to_know_the_answers(split: Path) -> None:
+    probed = probed_split(split, [load_original(split)] * K)
+    np.testing.assert_array_equal(probed["unlearned"]["loss_barrier"], [0.0] * K)
+    unlearned = dict(read_outputs(split, "oracle").arrays())
+    found = evaluate(split_inputs(split, unlearned, scored_by=Scoring(), probed=probed), ["robustness"])["robustness"]
+    assert found.result is not None, found.not_computed
+    assert found.result.value > 0.1
+    assert found.result.table["original"] == found.result.table["unlearned"]
