@@ -1,6 +1,7 @@
 """Archives that somebody wrote to gain something here. Every hash in them is as it should be."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,37 @@ from server.archives.exporter import MANIFEST, write
 from server.competitions import competitions
 from server.config import get_settings
 from server.db import Base
+from server.embedded.redis import RedisProcess
 from server.migrate import upgrade
 from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionOrganiser
 from server.storage import content_key
 from server.submissions import receipts
-from tests.support.archives import SPLIT_FILE, Other, changed, listed
-from tests.support.instance import PASSWORD
+from tests.support.archives import SPLIT_FILE, Other, changed, listed, play
+from tests.support.instance import PASSWORD, Instance, instance
 
 Change = Callable[[list[dict[str, Any]]], None]
+
+
+@pytest.fixture(scope="module")
+def played(
+    redis_server: RedisProcess, _migrated_sqlite: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, str]:
+    """The archive of a competition, made once for all, and the key that it is signed with."""
+    folder = tmp_path_factory.mktemp("played")
+    url, path = f"sqlite:///{shutil.copy(_migrated_sqlite, folder / 'lethe.db')}", folder / "digits.zip"
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        instance(patch, database_url=url, redis_url=redis_server.broker_url, folder=folder) as server,
+    ):
+        play(server)
+        write(server.database, server.storage, get_settings(), slug="digits", path=path)
+        return path, receipts.public_key_text(get_settings())
+
+
+@pytest.fixture
+def archive(played: tuple[Path, str], server: Instance, tmp_path: Path) -> Path:
+    return Path(shutil.copy(played[0], tmp_path))
 
 
 def table(archive: Path, name: str) -> list[dict[str, Any]]:
@@ -131,11 +154,11 @@ def test_archive_gives_nobody_a_role_or_an_address(archive: Path, elsewhere: Oth
     assert all(account.disabled_at is not None for account in found)
 
 
-def test_own_key_of_an_archive_verifies_no_score(archive: Path, elsewhere: Other, tmp_path: Path) -> None:
+def test_own_key_of_an_archive_verifies_no_score(played, archive, elsewhere, tmp_path):
     """With rows that nobody has signed it is marked; with a key that is trusted it is refused."""
     forged = with_rows(archive, tmp_path / "forged.zip", public_scores=each(final_score=0.99))
     with pytest.raises(InvalidInput, match="was changed since it was signed"):
-        elsewhere.read(forged, trusted=[receipts.public_key_text(get_settings())])
+        elsewhere.read(forged, trusted=[played[1]])
     with pytest.raises(InvalidInput, match="is not one of those to trust"):
         elsewhere.read(archive, trusted=[receipts.public_key_text(elsewhere.settings)])
     assert not elsewhere.read(forged).is_vouched_for
@@ -152,16 +175,15 @@ def test_own_key_of_an_archive_verifies_no_score(archive: Path, elsewhere: Other
             assert {row["verified"] for row in rows} == {False}, name
 
 
-def test_unverified_scores_stay_so_in_receipts_and_the_next_archive(archive, elsewhere, tmp_path):
+def test_unverified_scores_stay_so_in_receipts_and_the_next_archive(played, archive, elsewhere, tmp_path):
     elsewhere.read(archive)
     again = tmp_path / "again.zip"
     write(elsewhere.database, elsewhere.storage, elsewhere.settings, slug="digits", path=again)
     with ZipFile(again) as zipped:
         names = [name for name in zipped.namelist() if name.startswith("receipts/")]
         issued = [json.loads(zipped.read(name)) for name in names]
-    key = receipts.public_key_text(get_settings())
     assert names
-    assert {receipt["unverified_archive"] for receipt in issued} == {key}
+    assert {receipt["unverified_archive"] for receipt in issued} == {played[1]}
     for receipt in issued:
         verify(receipt)
     third = Other(f"sqlite:///{tmp_path / 'third.db'}", tmp_path / "third")
