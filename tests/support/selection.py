@@ -47,19 +47,18 @@ SERVERS = frozenset({"postgres_server", "private_redis"})
 LONGEST_FIRST = (
     "tests/faults/",
     "tests/end_to_end/",
+    "tests/sandbox/",
     "tests/test_tutorials.py",
     "tests/browser/test_pages.py",
-    "tests/sandbox/test_hostile_through_worker.py",
     "tests/lethe/cli/test_new_commands.py",
     "tests/lethe/benchmark/test_execution.py",
-    "tests/sandbox/",
     "tests/test_compose_processes.py",
     "tests/server/disclosure/test_hidden_values.py",
     "tests/server/test_crowd.py",
     "tests/lethe/metrics/scoring/test_reference.py",
     "tests/browser/",
 )
-# Of these folders one process runs all files: they share what takes long to start.
+# Of these folders one process runs all files: they share what takes long to start, and mostly wait for others.
 TOGETHER = ("tests/faults/", "tests/end_to_end/", "tests/sandbox/")
 
 
