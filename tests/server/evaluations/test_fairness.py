@@ -22,7 +22,7 @@ from tests.server.evaluations.conftest import Submit, add_submission
 from tests.support.leases import claim, close
 
 WORKERS = 10
-TEAMS = 100
+TEAMS = 40
 
 
 def get_team(database: Database, shard: ClaimedShard) -> str:
@@ -36,7 +36,7 @@ def claim_or_none(database: Database) -> ClaimedShard | None:
 
 
 def test_a_flooding_team_delays_no_other(database: Database, submit: Submit) -> None:
-    """100 teams, 10 workers whose shards all take equally long; one team comes first, with 30 submissions."""
+    """40 teams, 10 workers whose shards all take equally long; one team comes first, with 30 submissions."""
     for _ in range(30):
         submit("flood")
     for number in range(1, TEAMS):
