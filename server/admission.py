@@ -36,7 +36,7 @@ class Shares:
         self._held: Counter[Hashable] = Counter()
 
     def find_refusal(self, owner: Hashable) -> AppError | None:
-        """Return why `owner` gets no more: 429 for its own share, 503 for that of all; None if it does."""
+        """Return why `owner` is refused: 429 for its own share, 503 for the total; None if it is admitted."""
         if self._per_owner and self._held[owner] >= self._per_owner:
             return RateLimited(f"You have {self._what} already; wait until they end", retry_after_s=RETRY_AFTER_S)
         if self._in_all and self._held.total() >= self._in_all:
@@ -55,19 +55,19 @@ class Shares:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LOOKS_AT_ONCE = 2  # of event streams
+MAX_LOOKS = 2  # of event streams
 RESERVED = 4  # connections for what no request waits for: boards that are computed again, readiness
-TURNS_AT_ONCE = CONNECTIONS - LOOKS_AT_ONCE - RESERVED
-LONG_WORK_AT_ONCE = 4
+MAX_TURNS = CONNECTIONS - MAX_LOOKS - RESERVED
+MAX_LONG_REQUESTS = 4
 _END = object()
 
 
 class Admission:
     """The turns of one web process. Used from its event loop."""
 
-    def __init__(self, *, at_once: int = TURNS_AT_ONCE) -> None:
+    def __init__(self, *, at_once: int = MAX_TURNS) -> None:
         self._turns = asyncio.Semaphore(at_once)
-        self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
+        self._looks = asyncio.Semaphore(MAX_LOOKS)
         self._long_work: CapacityLimiter | None = None
 
     @asynccontextmanager
@@ -125,7 +125,7 @@ class Admission:
 
     def _limiter(self) -> CapacityLimiter:
         if self._long_work is None:
-            self._long_work = CapacityLimiter(LONG_WORK_AT_ONCE)  # belongs to the event loop that first asks
+            self._long_work = CapacityLimiter(MAX_LONG_REQUESTS)  # belongs to the event loop that first asks
         return self._long_work
 
 

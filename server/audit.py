@@ -8,8 +8,7 @@ from typing import Any
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
-from server.models.account import Account
-from server.models.audit import AuditEvent
+from server.models.account import Account, AuditEvent
 from server.models.competition import Competition, Team
 from server.models.evaluation import Rejudging
 from server.models.submission import Submission

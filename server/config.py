@@ -189,7 +189,7 @@ class Settings(BaseSettings):
     @field_validator("database_url", "redis_url", "storage_url")
     @classmethod
     def _names_a_service(cls, url: str, info: ValidationInfo) -> str:
-        """Refuse here, by its name, what would end in a traceback of whoever connects first."""
+        """Reject an address that cannot be connected to, by the setting's name."""
         allowed = SCHEMES[str(info.field_name)]
         scheme, separator, _ = url.partition("://")
         if not url or (info.field_name == "storage_url" and (url.startswith("/") or scheme in available_protocols())):
@@ -270,7 +270,7 @@ class Settings(BaseSettings):
         return tuple(Path(word) for word in _words(self.dataset_roots)) or (self.home.absolute() / "datasets",)
 
     @property
-    def most_parameters(self) -> int:
+    def max_parameters(self) -> int:
         """Parameters of the largest network that this worker builds; of a GPU's own memory nothing is known here."""
         if self.worker_device != "cpu":
             return MAX_PARAMETERS

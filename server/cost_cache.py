@@ -36,17 +36,17 @@ def lifetime_s(cost_s: float) -> float:
 
 
 class CostCache(Generic[T]):
-    """Values by key, shared between threads, of `most` together by `size` (each 1 without it); the oldest go first."""
+    """Values by key, shared between threads, `max_size` of them by `size` (1 each without it); the oldest go first."""
 
     def __init__(
         self,
         clock: Callable[[], float] = time.monotonic,
         *,
         size: Callable[[T], int] = lambda _: 1,
-        most: int = MAX_KEYS,
+        max_size: int = MAX_KEYS,
     ) -> None:
         self._clock = clock
-        self._size, self._most = size, most
+        self._size, self._max_size = size, max_size
         self._kept: dict[Hashable, _Kept[T]] = {}
         self._total = 0
         self._computing: dict[Hashable, threading.Lock] = {}
@@ -108,11 +108,11 @@ class CostCache(Generic[T]):
         kept = _Kept(value, self._clock() + lifetime_s(cost), cost, self._size(value))
         with self._lock:
             self._drop(key)
-            while self._kept and self._total + kept.size > self._most:
+            while self._kept and self._total + kept.size > self._max_size:
                 oldest = next(iter(self._kept))
                 self._drop(oldest)
                 self._computing.pop(oldest, None)  # who holds it lets it go all the same
-            if kept.size <= self._most:
+            if kept.size <= self._max_size:
                 self._kept[key] = kept
                 self._total += kept.size
         return value

@@ -40,8 +40,8 @@ from sqlalchemy.sql.functions import FunctionElement
 
 RV = TypeVar("RV")
 
-CONNECT_WITHIN_S = 3
-PING_WITHIN_S = 3.0  # of a connection from the pool, before it is used
+CONNECT_TIMEOUT_S = 3
+PING_TIMEOUT_S = 3.0  # of a connection from the pool, before it is used
 SILENT_FOR_S = 2.0  # beyond the limit of a statement, after which its connection is dropped
 BACKOFF_FACTOR = 2.0  # times as long as a connection was waited for in vain, none is asked for again
 TCP = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000}
@@ -82,7 +82,7 @@ class _Connector:
         began = time.monotonic()
         if began < self._cooldown_until:
             raise psycopg.OperationalError("PostgreSQL did not answer a moment ago; it is asked again shortly")
-        limits: dict[str, Any] = {"connect_timeout": CONNECT_WITHIN_S, **TCP}
+        limits: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S, **TCP}
         if self._statement_within_s is not None:
             limits["options"] = f"-c statement_timeout={round(1000 * self._statement_within_s)}"
         try:
@@ -97,12 +97,12 @@ class _Connector:
 
 
 def bound(engine: Engine, *, statement_within_s: float | None) -> Engine:
-    """Let `engine` make bounded connections and discard those of its pool that are silent; None: long statements."""
+    """Set timeouts on the connections of `engine`, and discard dead ones of its pool; None: long statements."""
     event.listen(engine, "do_connect", _Connector(statement_within_s))
     usual = engine.dialect.do_ping
 
     def ping(connection: Any) -> bool:
-        with connection.answering_within(PING_WITHIN_S):
+        with connection.answering_within(PING_TIMEOUT_S):
             return usual(connection)
 
     engine.dialect.do_ping = ping  # type: ignore[method-assign, assignment]  # SQLAlchemy has no event for a ping of the pool's
@@ -125,7 +125,7 @@ DAY = timedelta(days=1)
 T = TypeVar("T")
 
 POOL = {"pool_size": 10, "max_overflow": 10}
-STATEMENT_WITHIN_S = 30.0  # what PostgreSQL may take for one statement of a server or a worker
+STATEMENT_TIMEOUT_S = 30.0  # what PostgreSQL may take for one statement of a server or a worker
 CONNECTIONS = sum(POOL.values())  # that one process has at most
 
 NAMING = {
@@ -227,7 +227,7 @@ def new_id() -> str:
     return secrets.token_hex(8)
 
 
-def make_engine(url: str, *, statement_within_s: float | None = STATEMENT_WITHIN_S) -> Engine:
+def make_engine(url: str, *, statement_within_s: float | None = STATEMENT_TIMEOUT_S) -> Engine:
     """Return an engine for `url`; SQLite gets WAL, foreign keys and real transactions."""
     if url.startswith("sqlite"):
         engine = create_engine(url, connect_args={"timeout": 30, "check_same_thread": False}, **POOL)
@@ -272,7 +272,7 @@ class Database:
             yield session
 
     def retrying(self, step: Callable[[Session], T], *, within_s: float = 60.0) -> T:
-        """Return what `step` gives in a transaction of its own, trying again where that can help.
+        """Run `step` in its own transaction, retried on transient errors. Return its result.
 
         A deadlock's loser, a database that restarts and a connection that broke are tried again until `within_s` is
         over. `step` must be safe to run twice: a commit may have succeeded although its answer was lost.
@@ -305,12 +305,12 @@ def database_message(error: Exception) -> str:
 
 
 # deadlock, serialization failure, lock not available, server shutting down or starting up, too many connections
-PASSING_STATES = frozenset({"40P01", "40001", "55P03", "57P01", "57P02", "57P03", "53300"})
+TRANSIENT_STATES = frozenset({"40P01", "40001", "55P03", "57P01", "57P02", "57P03", "53300"})
 
 
 def _is_transient(error: DBAPIError) -> bool:
     """Return whether the same transaction may succeed a moment later."""
-    if error.connection_invalidated or getattr(error.orig, "sqlstate", None) in PASSING_STATES:
+    if error.connection_invalidated or getattr(error.orig, "sqlstate", None) in TRANSIENT_STATES:
         return True
     cause = error.orig
     if isinstance(cause, sqlite3.OperationalError):

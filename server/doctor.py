@@ -30,7 +30,7 @@ PYTHONS = ((3, 11), (3, 15))
 
 @dataclass(frozen=True)
 class Finding:
-    """What one look found. `fix` says what to do where the state is not "ok"."""
+    """The result of one check. `fix` says what to do where the state is not "ok"."""
 
     name: str
     state: Literal["ok", "warning", "wrong"]
@@ -70,10 +70,10 @@ def _disk(settings: Settings) -> Finding:
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free // 2**20
-    found = f"{free:,} MiB free below {folder}"
+    free_space = f"{free:,} MiB free below {folder}"
     if free >= MIN_FREE_MIB:
-        return Finding("disk", "ok", found)
-    return Finding("disk", "warning", found, f"Free {MIN_FREE_MIB:,} MiB, run `lethe gc`, or move LETHE_HOME.")
+        return Finding("disk", "ok", free_space)
+    return Finding("disk", "warning", free_space, f"Free {MIN_FREE_MIB:,} MiB, run `lethe gc`, or move LETHE_HOME.")
 
 
 def _database(settings: Settings) -> Finding:

@@ -14,7 +14,7 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
-PIECE = 1 << 16
+CHUNK_BYTES = 1 << 16
 
 
 def plain(value: Any) -> Any:
@@ -67,5 +67,5 @@ def spool(write: Callable[[IO[bytes]], None]) -> Iterator[bytes]:
 
 def _pieces(file: IO[bytes]) -> Iterator[bytes]:
     with file:
-        while piece := file.read(PIECE):
+        while piece := file.read(CHUNK_BYTES):
             yield piece

@@ -36,7 +36,7 @@ def socket_path(folder: Path) -> Path:
 
 
 PREFIX = "LETHE_"
-OF_OTHERS = frozenset(  # read elsewhere than in the settings: by commands, sandboxes, compose
+READ_ELSEWHERE = frozenset(  # read elsewhere than in the settings: by commands, sandboxes, compose
     PREFIX + name
     for name in ("TOKEN", "URL", "COMPETITION", "WORKER_TOKEN", "TRUST_NETWORK_SOURCE", "BACKUPS", "APPARMOR")
 )
@@ -45,7 +45,7 @@ TESTS = f"{PREFIX}TEST_"
 
 def unknown_variables(environment: Mapping[str, str], settings: Collection[str]) -> list[str]:
     """Return a sentence for every variable LETHE_* that nothing reads, with the nearest name of a setting."""
-    known = {PREFIX + name.upper() for name in settings} | OF_OTHERS
+    known = {PREFIX + name.upper() for name in settings} | READ_ELSEWHERE
     unknown = []
     for name in sorted(environment):
         upper = name.upper()

@@ -29,7 +29,7 @@ PROBE_KEPT_S = 60
 PROBED = ("redis://", "rediss://", "unix://")  # the brokers that redis-py speaks to by their address alone
 NOT_CHECKED = "not checked"
 CHECKED_EVERY_S = 1.0
-ANSWERS_WITHIN_S = 2.5  # Kubernetes' probe waits 3 s
+ANSWER_TIMEOUT_S = 2.5  # Kubernetes' probe waits 3 s
 
 
 class Health(BaseModel):
@@ -70,7 +70,7 @@ class Checks:
             if look is None or (look.found.done() and look.began + CHECKED_EVERY_S < time.monotonic()):
                 self._looks[name] = _Look(name, probe)
         looks = dict(self._looks)
-        await asyncio.wait([asyncio.wrap_future(look.found) for look in looks.values()], timeout=ANSWERS_WITHIN_S)
+        await asyncio.wait([asyncio.wrap_future(look.found) for look in looks.values()], timeout=ANSWER_TIMEOUT_S)
         states = {name: look.state for name, look in looks.items()}
         return Readiness(ready=states["database"] == "ok", **states)
 

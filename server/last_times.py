@@ -7,7 +7,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from server.db import clock, database_time
-from server.models.audit import LastTime
+from server.models.account import LastTime
 
 
 class Upkeep(StrEnum):

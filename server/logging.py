@@ -8,7 +8,7 @@ from structlog.typing import EventDict, Processor
 
 QUIET = ("uvicorn.access", "httpx", "httpcore")  # each request is logged once, by our own middleware
 
-OF_SEVERAL_LINES = ("exception", "stack")
+MULTILINE_KEYS = ("exception", "stack")
 
 
 def configure(*, as_json: bool, level: int = logging.INFO) -> None:
@@ -63,7 +63,7 @@ def _formatter(shared: list[Processor], *, as_json: bool) -> logging.Formatter:
 def _readable(_logger: object, _method: str, event: EventDict) -> EventDict:
     """Write characters that a terminal obeys, or that begin a line, as escapes; a traceback keeps its lines."""
     return {
-        str(_escaped(name)): _escaped(value, keep="\n\t" if name in OF_SEVERAL_LINES else "")
+        str(_escaped(name)): _escaped(value, keep="\n\t" if name in MULTILINE_KEYS else "")
         for name, value in event.items()
     }
 

@@ -47,7 +47,7 @@ class BodyLimit(HttpMiddleware):
         self.within_s = within_s or math.inf
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        most = next((limit for pattern, limit in self.limits if pattern.fullmatch(scope["path"])), self.others)
+        max_bytes = next((each for pattern, each in self.limits if pattern.fullmatch(scope["path"])), self.others)
         received, waited_s, is_whole = 0, 0.0, False
 
         async def limited() -> Message:
@@ -55,7 +55,7 @@ class BodyLimit(HttpMiddleware):
             if is_whole:
                 return await receive()
             if not received:
-                _check_announced(scope, most)
+                _check_announced(scope, max_bytes)
             began = time.monotonic()
             try:
                 async with asyncio.timeout(self.within_s - waited_s):
@@ -65,18 +65,18 @@ class BodyLimit(HttpMiddleware):
                 raise HTTPException(408, detail, {"Connection": "close"}) from None  # what is to come is not read
             waited_s += time.monotonic() - began
             received += len(message.get("body", b""))
-            if most is not None and received > most:
-                raise HTTPException(413, f"This request has at most {most} bytes")
+            if max_bytes is not None and received > max_bytes:
+                raise HTTPException(413, f"This request has at most {max_bytes} bytes")
             is_whole = message["type"] != "http.request" or not message.get("more_body", False)
             return message
 
         await self.app(scope, limited, send)
 
 
-def _check_announced(scope: Scope, most: int | None) -> None:
+def _check_announced(scope: Scope, max_bytes: int | None) -> None:
     announced = Headers(scope=scope).get("content-length", "0")
-    if most is not None and announced.isdecimal() and int(announced) > most:
-        raise HTTPException(413, f"This request has at most {most} bytes, and it has {announced}")
+    if max_bytes is not None and announced.isdecimal() and int(announced) > max_bytes:
+        raise HTTPException(413, f"This request has at most {max_bytes} bytes, and it has {announced}")
 
 
 log = structlog.get_logger()

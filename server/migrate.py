@@ -23,11 +23,11 @@ from server.models.worker import Worker, WorkerState
 
 log = structlog.get_logger()
 LOCK_NOT_AVAILABLE = "55P03"
-AGAIN_AFTER_S = 1.0
+RETRY_AFTER_S = 1.0
 NEWER = "The database was made by a newer version of Lethe: install that version, or restore a backup of this one's"
-WITHIN_S = 600.0
-SILENT_S = 120.0  # after which a worker is taken for stopped
-BACKUP_WITHIN_S = 3600.0
+TIMEOUT_S = 600.0
+WORKER_SILENT_S = 120.0  # after which a worker is taken for stopped
+BACKUP_TIMEOUT_S = 3600.0
 
 
 def alembic_config(url: str) -> Config:
@@ -85,17 +85,17 @@ def _why_not_down(session: Session) -> str:
         others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         if connected := session.scalar(text(others)):
             return f"{connected} other connections use the database: stop web servers, workers, scheduler and backups"
-    alive = Worker.seen_at > database_time(-SILENT_S), Worker.state != WorkerState.STOPPED.value
+    alive = Worker.seen_at > database_time(-WORKER_SILENT_S), Worker.state != WorkerState.STOPPED.value
     at_work = session.scalar(select(func.count()).select_from(Worker).where(*alive))
     if at_work:
-        return f"{at_work} worker processes were heard of within {SILENT_S:g} s: stop them, and wait that long"
+        return f"{at_work} worker processes were heard of within {WORKER_SILENT_S:g} s: stop them, and wait that long"
     age_s = last_times.ages_s(session).get(Upkeep.VERIFIED_BACKUP)
-    if age_s is None or age_s > BACKUP_WITHIN_S:
+    if age_s is None or age_s > BACKUP_TIMEOUT_S:
         return "no backup of the last hour was verified: run lethe backup FOLDER, then lethe verify-backup FOLDER"
     return ""
 
 
-def upgrade(url: str, *, within_s: float = WITHIN_S) -> None:
+def upgrade(url: str, *, within_s: float = TIMEOUT_S) -> None:
     """Bring the database at `url` to the newest revision, while others use it.
 
     A step that does not get its table at once gives up, so that nobody has to wait behind it, and is tried again until
@@ -114,6 +114,6 @@ def upgrade(url: str, *, within_s: float = WITHIN_S) -> None:
             if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE or time.monotonic() > deadline:
                 raise
             log.warning("a table is in use, the migration tries again")
-            time.sleep(AGAIN_AFTER_S)
+            time.sleep(RETRY_AFTER_S)
         else:
             return

@@ -143,10 +143,10 @@ def respond(request: Request, error: AppError) -> Response:
 
 
 async def _app_error(request: Request, error: Exception) -> Response:
-    found = as_app_error(error)
-    if status_of(found) >= 500 and not isinstance(found, Overloaded):  # which the requests' own lines tell
-        log.error("host fault", detail=found.detail)
-    return respond(request, found)
+    app_error = as_app_error(error)
+    if status_of(app_error) >= 500 and not isinstance(app_error, Overloaded):  # which the requests' own lines tell
+        log.error("host fault", detail=app_error.detail)
+    return respond(request, app_error)
 
 
 async def _database_away(request: Request, error: Exception) -> Response:

@@ -27,14 +27,14 @@ class _Parser(MultiPartParser):
 
 @asynccontextmanager
 async def received_form(
-    request: Request, *, limit_mib: int, what: str, refusal: type[InvalidInput], longest_text: int = 0
+    request: Request, *, limit_mib: int, what: str, refusal: type[InvalidInput], max_text_bytes: int = 0
 ) -> AsyncIterator[FormData]:
-    """Yield the form and close it. what, longest_text: of the limit. Raises TooLarge, UnsupportedMedia, refusal."""
+    """Yield the form and close it. what, max_text_bytes: of the limit. Raises TooLarge, UnsupportedMedia, refusal."""
     if not request.headers.get("content-type", "").lower().startswith(FORM):
         raise UnsupportedMedia(f"Send the file as {FORM}, in the field `file`")
-    most = (limit_mib << 20) + longest_text + OVERHEAD_BYTES
-    stream = _capped(request, most=most, too_large=get_too_large(what, limit_mib))
-    parser = _Parser(request.headers, stream, max_files=1, max_fields=8, max_part_size=longest_text + OVERHEAD_BYTES)
+    max_bytes = (limit_mib << 20) + max_text_bytes + OVERHEAD_BYTES
+    stream = _capped(request, max_bytes=max_bytes, too_large=get_too_large(what, limit_mib))
+    parser = _Parser(request.headers, stream, max_files=1, max_fields=8, max_part_size=max_text_bytes + OVERHEAD_BYTES)
     try:
         yield await _parsed(parser, refusal)
     finally:
@@ -63,13 +63,13 @@ def get_too_large(what: str, limit_mib: int) -> TooLarge:
     return TooLarge(f"{what} has at most {limit_mib} MiB", violations=(Violation("file", "is too large"),))
 
 
-async def _capped(request: Request, *, most: int, too_large: TooLarge) -> AsyncGenerator[bytes, None]:
+async def _capped(request: Request, *, max_bytes: int, too_large: TooLarge) -> AsyncGenerator[bytes, None]:
     announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > most:
+    if announced.isdecimal() and int(announced) > max_bytes:
         raise too_large
     received = 0
     async for chunk in request.stream():
         received += len(chunk)
-        if received > most:
+        if received > max_bytes:
             raise too_large
         yield chunk

@@ -23,7 +23,7 @@ NOT_STARTED = 3  # as uvicorn's own command ends
 
 
 class EndingServer(uvicorn.Server):
-    """Ends its process also where a thread still waits for something silent: nobody waits for its answer any more."""
+    """Exits at shutdown even if a thread still waits for a service that does not answer."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await super().shutdown(sockets=sockets)

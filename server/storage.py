@@ -25,7 +25,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DamagedFile(HostFault):
-    """What lies under `key` is not what was stored."""
+    """The content under `key` is not what was stored."""
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(message)
@@ -145,7 +145,7 @@ class Storage:
             shutil.copyfileobj(file, target, CHUNK)
 
     def signed_url(self, key: str, *, expires_s: int) -> str | None:
-        """Return an address at which anyone may read `key` for a while, None where the storage cannot give one."""
+        """Return a temporary public URL of `key`, None where the storage has none."""
         if self.is_local:
             return None
         try:
@@ -166,8 +166,8 @@ class Storage:
         return f"{self._root}/{key}"
 
 
-def _written_at(found: Mapping[str, Any]) -> datetime:
-    return found.get("LastModified") or datetime.fromtimestamp(found["mtime"], UTC)
+def _written_at(file_info: Mapping[str, Any]) -> datetime:
+    return file_info.get("LastModified") or datetime.fromtimestamp(file_info["mtime"], UTC)
 
 
 def _remote_options(url: str) -> dict[str, Any]:

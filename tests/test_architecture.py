@@ -82,7 +82,7 @@ FORBIDDEN = {
         ("server/api/admin/schemas.py", "from server.admin import admin_repository"),
         ("server/prometheus/router.py", "import server.prometheus.figures_repository"),
         ("server/web/rendering.py", "import server.submissions.submission_repository"),
-        ("server/web/place_request.py", "from server.finals import finals_repository"),
+        ("server/web/deps.py", "from server.finals import finals_repository"),
     ],
     "sandbox": [
         ("sandbox/policy.py", "import torch"),

@@ -16,7 +16,7 @@ from tests.support.next_version import with_next_version
 def test_migration_that_waits_for_a_table_holds_nobody_up(migrated_postgres_url, tmp_path, monkeypatch):
     """A long read, such as a backup's, has the table. Whoever comes meanwhile must not wait behind the migration."""
     with_next_version(monkeypatch, tmp_path / "next")
-    monkeypatch.setattr(migrate, "AGAIN_AFTER_S", 0.2)
+    monkeypatch.setattr(migrate, "RETRY_AFTER_S", 0.2)
     monkeypatch.setattr(online, "LOCK_TIMEOUT", "500ms")
     with psycopg.connect(migrated_postgres_url) as long, psycopg.connect(migrated_postgres_url) as other:
         long.execute("SELECT count(*) FROM submissions")  # its lock lasts until the transaction ends

@@ -37,7 +37,7 @@ class ForgettingQoS(redis.QoS):
 
 
 def install() -> None:
-    """Have every connection of this process to Redis use it."""
+    """Use it for every connection of this process to Redis."""
     redis.Channel.QoS = ForgettingQoS
 
 

@@ -49,7 +49,7 @@ class RunningContext:
     def __post_init__(self) -> None:
         """Whatever this process was started with: no network's source runs in it, and none takes all memory."""
         os.environ.pop(TRUST_SOURCE, None)
-        limit_parameters(self.settings.most_parameters)
+        limit_parameters(self.settings.max_parameters)
         self.pace = DevicePace(self.settings.worker_device)
 
     @property
@@ -58,7 +58,7 @@ class RunningContext:
 
     @property
     def stage_dir(self) -> Path:
-        """Where this process unpacks submissions for its sandboxes."""
+        """The folder in which this process unpacks submissions."""
         return own_folder(self.settings.scratch / "stage")
 
     @property

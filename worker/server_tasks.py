@@ -35,7 +35,7 @@ from worker.host import prometheus
 log = structlog.get_logger()
 
 BEAT_NOTED_EVERY_S = 15.0
-MESSAGES_MAY_TAKE_S = 60  # what is not sent by then is sent at its next attempt
+SEND_TIME_LIMIT_S = 60  # what is not sent by then is sent at its next attempt
 
 
 class Pace:
@@ -46,7 +46,7 @@ class Pace:
         self._began = self._next = float("-inf")
 
     def allows(self) -> bool:
-        """Return whether it is time again; if so, it is that no more."""
+        """Return whether the interval has passed; if so, start a new one."""
         at = time.monotonic()
         if at < self._next:
             return False
@@ -54,7 +54,7 @@ class Pace:
         return True
 
     def rest(self) -> None:
-        """Say that it is done. What took longer than its turn leaves as much time to other work as it took."""
+        """Wait at least as long as the task took before the next one."""
         at = time.monotonic()
         self._next = max(self._next, at + (at - self._began))
 
@@ -77,13 +77,13 @@ def _forget_connections(**_: Any) -> None:
     get_database.cache_clear()
 
 
-@app.task(name=SEND_MAIL, soft_time_limit=MESSAGES_MAY_TAKE_S)
+@app.task(name=SEND_MAIL, soft_time_limit=SEND_TIME_LIMIT_S)
 def send_mail() -> int:
     """Send the e-mails that are due."""
     return email_delivery.send(get_database(), get_settings(), at=now())
 
 
-@app.task(name=DELIVER_WEBHOOKS, soft_time_limit=MESSAGES_MAY_TAKE_S)
+@app.task(name=DELIVER_WEBHOOKS, soft_time_limit=SEND_TIME_LIMIT_S)
 def deliver_webhooks() -> int:
     """Send the webhook deliveries that are due."""
     settings = get_settings()

@@ -34,7 +34,7 @@ Logs = Sequence[tuple[int, str]]  # (run, what it printed)
 
 
 class Leases(Protocol):
-    """What a worker may do with a shard that it holds."""
+    """The steps of a lease that a worker holds."""
 
     def note_controls(self, shard: ClaimedShard, controls: dict[str, Any]) -> None: ...
 
@@ -90,7 +90,7 @@ class DatabaseTransport:
         self._step(lambda session: self._tell(session, Fitting(()), state=state, detail=reason))
 
     def report(self) -> None:
-        """Say what this process is, if it has not done so of late: preparations are shared among those known."""
+        """Register this process again if the last registration is old: preparations are divided among known workers."""
         if not graceful_shutdown.is_asked():
             self._step(self._report)
 
@@ -112,7 +112,7 @@ class DatabaseTransport:
         return leases.claim(session, worker=self.facts.name, lease_s=lease_s, splits=fit.splits)
 
     def _report(self, session: Session) -> Fitting | None:
-        """Say which splits this worker fits, and return it; None for a worker that is cordoned."""
+        """Register this worker with the splits that it fits, and return it; None if it is cordoned."""
         if cordoned := registration.reason(session, self.facts.name):
             self._tell(session, Fitting(()), state=WorkerState.DRAINING, detail=cordoned)
             return None

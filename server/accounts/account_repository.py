@@ -125,7 +125,7 @@ def open_reset(session: Session, token_hash: str, at: datetime) -> PasswordReset
 
 
 def end_reset(session: Session, reset_id: str, at: datetime) -> bool:
-    """End a link. Return whether it still worked: of two who use it at once, one is told so."""
+    """Use up a link. Return False if it was used before: of two concurrent calls, one gets True."""
     statement = update(PasswordReset).where(PasswordReset.id == reset_id, PasswordReset.ended_at.is_(None))
     return changes_one_row(session, statement.values(ended_at=at))
 
@@ -142,7 +142,7 @@ def other_administrators(session: Session, account_id: str) -> int:
 
 
 def organised_alone(session: Session, account_id: str) -> Sequence[str]:
-    """Return the slugs of the competitions, not put away, that nobody else organises."""
+    """Return the slugs of the competitions, not archived, that have no other organiser."""
     alone = (
         select(CompetitionOrganiser.competition_id)
         .group_by(CompetitionOrganiser.competition_id)
@@ -158,7 +158,7 @@ def get_teams(session: Session, account_id: str) -> Sequence[Team]:
 
 
 def forget(session: Session, account: Account) -> None:
-    """Remove what belongs to the person and to nobody else: log-ins, tokens, invitations, mail, notes to themselves."""
+    """Delete an account's own rows: sessions, tokens, invitations, mails, private notes."""
     for table in (WebSession, ApiToken, PasswordReset, RecoveryCode, Invitation, CompetitionOrganiser):
         session.execute(delete(table).where(table.account_id == account.id))
     session.execute(delete(QueuedEmail).where(QueuedEmail.address == account.email))

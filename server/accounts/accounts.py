@@ -1,7 +1,11 @@
-"""Accounts: registering, proving who one is, changing a password."""
+"""Accounts: registration, authentication, passwords and confirmed addresses."""
 
+import hashlib
+import hmac
 import re
+import time
 from contextlib import suppress
+from datetime import timedelta
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -9,13 +13,78 @@ from sqlalchemy.orm import Session
 from lethe.errors import InvalidInput, NotFound, Violation
 from lethe.text_files import without_invisible
 from server import audit
-from server.accounts import account_repository, email_confirmation, rate_limit
+from server.accounts import account_repository, rate_limit
 from server.accounts.look_alikes import get_shape, look_alike_key
 from server.accounts.passwords import MAX_LENGTH, MIN_LENGTH, hash_password, verify_password
 from server.accounts.second_factor import confirm
+from server.config import get_settings
 from server.db import now
 from server.errors import Conflict, NotAuthenticated, RateLimited
 from server.models.account import Account, Role
+from server.notifications import outbox
+
+CONFIRMATION_LIFETIME = timedelta(days=3)
+MAX_TIME_DIGITS = 12  # digits of a time in seconds
+UNUSABLE = "The link does not work: it has expired, or the account has another address now"
+ADDRESS_TAKEN = "Another account has confirmed this address; remove it there first, or give this account another"
+LETTER = """\
+Hello {name},
+
+your account names this address. If that was you, confirm it here, within {days} days:
+
+{link}
+
+If it was not you, there is nothing to do: without this, no more mail comes here.
+"""
+
+
+def send_confirmation(session: Session, account: Account) -> bool:
+    """Queue a letter with a link to an address that is not confirmed. Return whether. Raises RateLimited."""
+    if account.email is None or account.email_confirmed_at is not None or not outbox.sends_mail():
+        return False
+    rate_limit.confirmations.take(account.email)
+    link = outbox.page_url(f"/confirm?token={make_confirmation_token(account)}")
+    body = LETTER.format(name=account.name, link=link, days=CONFIRMATION_LIFETIME.days)
+    return outbox.queue_mail(session, to=account.email, subject="Confirm your address", body=body)
+
+
+def make_confirmation_token(account: Account) -> str:
+    """Return the token that confirms the account's present address, for some days."""
+    return _sign(account, ends_at=int(time.time() + CONFIRMATION_LIFETIME.total_seconds()))
+
+
+def find_by_confirmation(session: Session, token: str) -> Account:
+    """Return whose address a link confirms. Raises NotFound if it does not work."""
+    account_id, _, rest = token.partition(".")
+    ends_at, _, _ = rest.partition(".")
+    account = session.get(Account, account_id)
+    if account is None or account.email is None or account.disabled_at is not None:
+        raise NotFound(UNUSABLE)
+    if not ends_at.isdecimal() or len(ends_at) > MAX_TIME_DIGITS or int(ends_at) < time.time():
+        raise NotFound(UNUSABLE)
+    if not hmac.compare_digest(token.encode(), _sign(account, ends_at=int(ends_at)).encode()):
+        raise NotFound(UNUSABLE)
+    return account
+
+
+def confirm_address(session: Session, token: str) -> Account:
+    """Confirm the address. Raises NotFound, or Conflict if another account has."""
+    account = find_by_confirmation(session, token)
+    if account.email_confirmed_at is None:
+        try:
+            with session.begin_nested():
+                account.email_confirmed_at = now()
+                session.flush()
+        except IntegrityError as error:
+            raise Conflict(ADDRESS_TAKEN) from error
+        audit.record(session, account, "account.mail_confirmed", subject=account.id)
+    return account
+
+
+def _sign(account: Account, *, ends_at: int) -> str:
+    message = f"confirm|{account.id}|{account.email}|{ends_at}".encode()
+    return f"{account.id}.{ends_at}.{hmac.new(get_settings().signing_key(), message, hashlib.sha256).hexdigest()}"
+
 
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{1,38}[A-Za-z0-9])")
 EMAIL = re.compile(r"[^@\s\x00-\x1f\x7f-\x9f]{1,64}@[^@\s\x00-\x1f\x7f-\x9f]+\.[^@\s\x00-\x1f\x7f-\x9f]+")
@@ -45,7 +114,7 @@ def register(
         raise Conflict(TAKEN) from error
     audit.record(session, account, "account.registered", subject=account.id)
     with suppress(RateLimited):  # which would tell that others name this address
-        email_confirmation.send_letter(session, account)
+        send_confirmation(session, account)
     return account
 
 
@@ -84,7 +153,7 @@ def change_mail(
     address = _checked_email(email)
     if address != account.email:
         account.email, account.email_confirmed_at = address, None
-        email_confirmation.send_letter(session, account)
+        send_confirmation(session, account)
     account.wants_mail = wants_mail
     audit.record(session, account, "account.mail_changed", subject=account.id)
 

@@ -57,7 +57,7 @@ def issue(session: Session, account: Account, *, actor: Account | None, lifetime
 
 
 def send_link(session: Session, who: str) -> None:
-    """Mail a link to the account of this name or confirmed address. Tells nobody whether there is one."""
+    """Mail a link to the account of this name or confirmed address. The answer is the same if there is none."""
     who = who.strip()
     account = account_repository.account_by_name_key(session, name_key(who))
     account = account or account_repository.account_by_confirmed_email(session, who.lower())

@@ -34,7 +34,7 @@ class Throttle:
             self._count(key)
 
     def give_back(self, key: Hashable) -> None:
-        """Forget the last event of `key`, which turned out not to be one."""
+        """Remove the last event of `key`, which does not count after all."""
         with self._lock:
             events = self._events.get(key)
             if events:

@@ -15,7 +15,7 @@ from server.errors import NotAllowed
 from server.models.account import Account, ApiToken, Scope
 
 USE_IS_NOTED_EVERY = timedelta(minutes=10)
-USUAL_LIFETIME = timedelta(days=90)
+DEFAULT_LIFETIME = timedelta(days=90)
 MAX_LIFETIME = timedelta(days=365)
 READING = ("GET", "HEAD")
 # By the tag of a route what a token needs to change something there; where no tag says so, the full scope.
@@ -39,7 +39,12 @@ class IssuedToken:
 
 
 def issue(
-    session: Session, account: Account, *, label: str, scope: Scope = Scope.FULL, expires_in: timedelta = USUAL_LIFETIME
+    session: Session,
+    account: Account,
+    *,
+    label: str,
+    scope: Scope = Scope.FULL,
+    expires_in: timedelta = DEFAULT_LIFETIME,
 ) -> IssuedToken:
     """Create a token for `account`."""
     token = new_token(TOKEN_PREFIX)

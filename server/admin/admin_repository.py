@@ -7,8 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Executable, Select, func, or_, select
 from sqlalchemy.orm import Session
 
-from server.models.account import Account
-from server.models.audit import AuditEvent
+from server.models.account import Account, AuditEvent
 from server.models.competition import Competition, Membership, Split, Team
 from server.models.evaluation import Announcement, Evaluation, MetricResult, PrivateScore, PublicScore
 from server.models.participation import TermsAcceptance

@@ -18,8 +18,7 @@ from lethe.text_files import plain_text
 from server import audit
 from server.admin import admin_repository
 from server.competitions import competition_repository, competitions, lifecycle, questions, stalled_preparations
-from server.competitions.lifecycle import forget_tasks
-from server.competitions.phases import shown_period
+from server.competitions.lifecycle import forget_tasks, shown_period
 from server.competitions.stored_file import own_values, read_file, stored_file
 from server.datasets import datasets
 from server.db import now, start_of_day
@@ -52,7 +51,7 @@ class Change:
 
     @property
     def changed(self) -> dict[str, tuple[Any, Any]]:
-        """Old and new value of whatever differs; of a section each key by itself, such as limits.team_size."""
+        """Old and new values that differ, by key, such as limits.team_size."""
         old, new = _flat(self.before), _flat(self.after)
         return {name: (old.get(name), new.get(name)) for name in {**old, **new} if old.get(name) != new.get(name)}
 
@@ -237,29 +236,29 @@ def _merged(competition: Competition, values: Mapping[str, Any]) -> CompetitionF
         raise InvalidInput.from_validation(error, source="settings") from error
 
 
-def _require_phases_stay(session: Session, competition: Competition, found: Change) -> None:
+def _require_phases_stay(session: Session, competition: Competition, change: Change) -> None:
     """Raise Conflict for phases that are over, and for one with submissions that is gone or counts otherwise."""
-    if found.before.phases == found.after.phases:
+    if change.before.phases == change.after.phases:
         return
     if not may_change(competition):
         raise Conflict(f"{competition.slug} is {competition.state}; its phases can no longer be changed")
-    counted = {phase.name: phase.counts for phase in found.after.phases}
+    counted = {phase.name: phase.counts for phase in change.after.phases}
     used = admin_repository.phases_with_submissions(session, competition.id)
-    for phase in found.before.phases:
+    for phase in change.before.phases:
         if phase.name in used and counted.get(phase.name) != phase.counts:
             raise Conflict(
                 f"The phase {phase.name!r} has submissions: it stays, and so does whether they count ({phase.counts})"
             )
 
 
-def _check_limits(competition: Competition, found: Change) -> None:
+def _check_limits(competition: Competition, change: Change) -> None:
     """Raise InvalidInput for a limit that cannot work, or that the competition shares with its tasks."""
-    n_models = found.after.n_models
-    earlier = set(limit_mistakes(found.before.limits, n_models=n_models))  # taken before there was this check
-    if wrong := tuple(each for each in limit_mistakes(found.after.limits, n_models=n_models) if each not in earlier):
+    n_models = change.after.n_models
+    earlier = set(limit_mistakes(change.before.limits, n_models=n_models))  # taken before there was this check
+    if wrong := tuple(each for each in limit_mistakes(change.after.limits, n_models=n_models) if each not in earlier):
         raise InvalidInput.from_violations(wrong, source="limits")
-    changed = {name.removeprefix("limits.") for name in found.changed if name.startswith("limits.")}
-    if found.before.tasks:
+    changed = {name.removeprefix("limits.") for name in change.changed if name.startswith("limits.")}
+    if change.before.tasks:
         foreign, whose = sorted(changed - set(SHARED_LIMITS)), "is a limit of each task: change the task's"
     elif competition.parent_id is not None:
         foreign, whose = sorted(changed & set(SHARED_LIMITS)), "is the same for all tasks: change the competition's"
@@ -318,17 +317,17 @@ def _move_end(session: Session, competition: Competition, to: datetime, *, actor
         lifecycle.move(session, competition, CompetitionState.OPEN, actor=actor, reason=reason)
 
 
-def _events(values: Mapping[str, Any], found: Change, *, kept: list[str]) -> dict[str, dict[str, Any]]:
+def _events(values: Mapping[str, Any], edit: Change, *, kept: list[str]) -> dict[str, dict[str, Any]]:
     """Return the data of each audit event by its action."""
 
     def of(fields: tuple[str, ...]) -> list[str]:
-        return sorted(name for name in found.changed if name.partition(".")[0] in fields)
+        return sorted(name for name in edit.changed if name.partition(".")[0] in fields)
 
     events: dict[str, dict[str, Any]] = {}
     if not values.keys().isdisjoint(TEXTS):
         events["competition.described"] = {"changed": of(TEXTS)}
     if "limits" in values:
-        limits = {name: dict(zip(("from", "to"), found.changed[name], strict=True)) for name in of(("limits",))}
+        limits = {name: dict(zip(("from", "to"), edit.changed[name], strict=True)) for name in of(("limits",))}
         events["competition.limits_changed"] = {name.removeprefix("limits."): change for name, change in limits.items()}
     if not values.keys().isdisjoint(SECTIONS):
         events["competition.settings_changed"] = {"changed": of(SECTIONS), "texts": kept}

@@ -14,7 +14,7 @@ from lethe.reports.table import csv_lines
 from server.admin import admin_repository
 from server.downloads import json_line, plain, spool
 from server.leaderboard import boards
-from server.leaderboard.columns import board_row
+from server.leaderboard.ranking import board_row
 from server.models.competition import Competition
 
 Rows = Iterator[dict[str, Any]]
@@ -92,7 +92,7 @@ def _board(session: Session, competition: Competition, visibility: Visibility, p
 
 
 def _marked(rows: Rows, competition: Competition) -> Rows:
-    """Yield rows with whether the competition's values are verified: not those of an archive nobody vouched for."""
+    """Yield rows with a column that says whether values are verified: those of an unsigned archive are not."""
     return ({**row, "verified": competition.scores_verified} for row in rows)
 
 

@@ -1,10 +1,12 @@
 """What organisers may do to submissions and teams, in every state, and administrators to accounts: each act with a
-reason, each recorded."""
+reason, each recorded. Decisions about failed finals. The administrators' list of accounts."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy.orm import Session
+from sqlalchemy import func, or_, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, NotFound, Violation
@@ -16,14 +18,137 @@ from server.datetime_format import in_words
 from server.db import now
 from server.errors import Conflict
 from server.evaluations import evaluation_repository, evaluations, parts, rerun
-from server.finals import decisions, finals
+from server.finals import finals, finals_repository
 from server.models.account import Account, Role
-from server.models.competition import Competition, CompetitionState, Team
+from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Membership, Team
+from server.models.evaluation import Evaluation
 from server.models.submission import ENDED, Stage, Submission
 from server.notifications import dispatch, notification_repository
 from server.queue import GROUP_TIES, send_after_commit
 from server.submissions import submission_repository
 from server.teams import team_repository, teams
+
+
+def exclude_final(session: Session, submission: Submission, *, actor: Account, reason: str) -> None:
+    """Decide that a failed final is not on the private board."""
+    competition = _locked_for_decision(session, submission)
+    _exclude(session, competition, submission, actor=actor, reason=reason)
+    _advance_again(session, competition)
+
+
+def use_next_choice(session: Session, submission: Submission, *, actor: Account, reason: str) -> Submission:
+    """Decide that the team's next best submission takes a failed final's place. Raises Conflict if there is none."""
+    competition = _locked_for_decision(session, submission)
+    if competition.parent_id is not None:
+        raise Conflict(
+            f"{submission.id} is a part of {submission.parent_id}, which was chosen for all its tasks: exclude it from "
+            f"{competition.task_name}, or run it again"
+        )
+    others = finals_repository.candidates(session, competition.id, team_id=submission.team_id)
+    rest = [c for c in others if not c.selected and c.submission_id != submission.id]
+    if not rest:
+        raise Conflict(f"The team has no other scored submission; exclude {submission.id} or run it again")
+    _exclude(session, competition, submission, actor=actor, reason=reason)
+    following = session.get_one(Submission, rest[0].submission_id)
+    following.selected = True
+    audit.record(session, actor, "final.replaced", following, reason=reason, data={"instead_of": submission.id})
+    session.flush()
+    _advance_again(session, competition)
+    return following
+
+
+def run_final_again(session: Session, submission: Submission, *, actor: Account, reason: str) -> Evaluation:
+    """Decide that a failed final is evaluated on the private split once more."""
+    competition = _locked_for_decision(session, submission)
+    split = competitions.get_split(session, competition, Visibility.PRIVATE)
+    evaluation = rerun.instead(session, submission, split)
+    audit.record(session, actor, "final.run_again", competition=competition, subject=submission.id, reason=reason)
+    return evaluation
+
+
+def rescore_final(
+    session: Session, competition: Competition, submission: Submission, *, actor: Account, reason: str
+) -> Evaluation:
+    """Evaluate a final on the private split again, at any time before the reveal. The caller holds the row lock."""
+    if competitions.tasks(session, competition):
+        raise Conflict(f"{submission.id} has parts, one for each task; run a part again")
+    if competition.frozen_at is None or lifecycle.is_revealed(competition):
+        raise Conflict(f"{competition.slug} is {competition.state}; finals are run again between close and reveal")
+    if submission.id not in {final.id for final in finals_repository.finals(session, competition.id)}:
+        raise Conflict(f"{submission.id} is not a final")
+    evaluation = rerun.instead(session, submission, competitions.get_split(session, competition, Visibility.PRIVATE))
+    audit.record(session, actor, "final.run_again", competition=competition, subject=submission.id, reason=reason)
+    for each in (competitions.root(session, competition), competition):
+        if each.state == CompetitionState.PROVISIONAL:
+            lifecycle.move(session, each, CompetitionState.CLOSED, actor=actor, reason=reason)
+    return evaluation
+
+
+def _locked_for_decision(session: Session, submission: Submission) -> Competition:
+    competition = competition_repository.locked_with_root(session, submission.competition_id)
+    if competitions.tasks(session, competition):
+        raise Conflict(f"{submission.id} has parts, one for each task; decide on the part that failed")
+    if competition.state != CompetitionState.CLOSED or competition.frozen_at is None:
+        raise Conflict(f"{competition.slug} is {competition.state}; decisions are taken while finals are re-scored")
+    split = competitions.get_split(session, competition, Visibility.PRIVATE)
+    evaluation = finals_repository.current_evaluations(session, [submission.id], split.id).get(submission.id)
+    if (
+        not submission.selected
+        or submission.excluded_at is not None
+        or not evaluations.needs_decision(session, evaluation)
+    ):
+        raise Conflict(f"{submission.id} is not a final that has failed")
+    return competition
+
+
+def _exclude(
+    session: Session, competition: Competition, submission: Submission, *, actor: Account, reason: str
+) -> None:
+    submission.excluded_at = now()
+    audit.record(session, actor, "final.excluded", competition=competition, subject=submission.id, reason=reason)
+    session.flush()
+
+
+def _advance_again(session: Session, competition: Competition) -> None:
+    finals.advance(session, competitions.root(session, competition), at=now())
+
+
+PAGE_SIZE = 100
+
+
+@dataclass(frozen=True)
+class ListedAccount:
+    """An account, how many competitions it organises and of how many teams it is a member."""
+
+    account: Account
+    organises: int
+    teams: int
+
+
+def find_accounts(
+    session: Session, *, query: str = "", role: str = "", only_banned: bool = False, page: int = 1
+) -> tuple[list[ListedAccount], bool]:
+    """Return a page (from 1) of accounts by name, and whether there is another. query: part of name or address."""
+    statement = select(Account).order_by(Account.name_key)
+    if wanted := query.strip().casefold():
+        in_name = Account.name_key.contains(wanted, autoescape=True)
+        statement = statement.where(or_(in_name, Account.email.contains(wanted, autoescape=True)))
+    if role:
+        statement = statement.where(Account.role == role)
+    if only_banned:
+        statement = statement.where(Account.disabled_at.is_not(None))
+    accounts = session.scalars(statement.offset((page - 1) * PAGE_SIZE).limit(PAGE_SIZE + 1)).all()
+    ids = [account.id for account in accounts]
+    organises = _counted(session, CompetitionOrganiser.account_id, ids)
+    teams = _counted(session, Membership.account_id, ids)
+    listed = [ListedAccount(account, organises.get(account.id, 0), teams.get(account.id, 0)) for account in accounts]
+    return listed[:PAGE_SIZE], len(listed) > PAGE_SIZE
+
+
+def _counted(session: Session, column: InstrumentedAttribute[str], ids: Sequence[str]) -> dict[str, int]:
+    """Return how many rows name each account. One pass over the table: neither has an index by account."""
+    return dict(session.execute(select(column, func.count()).where(column.in_(ids)).group_by(column)).all())
+
 
 RUN_AGAIN = (*ENDED, Stage.SCORING)  # one that cannot be scored must not wait for ever
 
@@ -49,7 +174,7 @@ def run_again(session: Session, submission: Submission, *, visibility: Visibilit
         raise Conflict(f"{submission.id} has parts, one for each task; run a part again")
     submission = submission_repository.locked(session, submission.id)
     if visibility is Visibility.PRIVATE:
-        decisions.rescore(session, competition, submission, actor=actor, reason=reason)
+        rescore_final(session, competition, submission, actor=actor, reason=reason)
         return
     if submission.stage not in RUN_AGAIN:
         raise Conflict(f"The submission is {submission.stage}; it can be run again once its runs have ended")
@@ -123,7 +248,7 @@ def restore_team(session: Session, team: Team, *, actor: Account, reason: str) -
 
 
 def _rescore_what_is_missing(session: Session, competition_id: str) -> None:
-    """Who comes back after the finals were frozen still needs a private score."""
+    """Return a provisional competition to `closed` if a restored final has no private score yet."""
     session.flush()
     competition = competition_repository.locked_with_root(session, competition_id)
     competition = competitions.root(session, competition)

@@ -6,7 +6,7 @@ from typing import Self
 from fastapi import APIRouter, Request, status
 from pydantic import BaseModel, Field
 
-from server.accounts import accounts, email_confirmation, rate_limit, second_factor, tokens
+from server.accounts import accounts, rate_limit, second_factor, tokens
 from server.accounts.second_factor import is_on
 from server.accounts.tokens import get_end
 from server.admin import account_deletion as deletion
@@ -165,7 +165,7 @@ def wish_for_mail(body: MailWish, account: CurrentAccount) -> AccountOut:
 @router.post("/me/mail/confirmation", status_code=status.HTTP_202_ACCEPTED, responses=problems(401, 409))
 def send_confirmation(session: SessionDep, account: CurrentAccount) -> AccountOut:
     """Ask for the letter with the link that confirms your address. Nothing else is sent there before."""
-    if not email_confirmation.send_letter(session, account):
+    if not accounts.send_confirmation(session, account):
         raise Conflict("There is nothing to confirm: no address, one that is confirmed, or a server that sends no mail")
     return AccountOut.of(account)
 

@@ -12,8 +12,7 @@ from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.schema import Out
 from server.competitions import competitions
 from server.dashboard import dashboard
-from server.dashboard.dashboard import DailyFailures, Dashboard, HourlyRuns
-from server.dashboard.forecast import Capacity, RescoringForecast
+from server.dashboard.dashboard import Capacity, DailyFailures, Dashboard, HourlyRuns, RescoringForecast
 from server.dashboard.health_warnings import HealthWarning, Host
 from server.dashboard.shown_work import FailureCount, Running, Waiting
 from server.deps import SessionDep

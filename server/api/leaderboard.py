@@ -17,8 +17,7 @@ from server.deps import SessionDep
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber
 from server.leaderboard import boards
-from server.leaderboard.columns import BoardColumn, Column, ColumnValue, board_row
-from server.leaderboard.ranking import Row, RowKind
+from server.leaderboard.ranking import BoardColumn, Column, ColumnValue, Row, RowKind, board_row
 from server.middleware import PROXY_CACHE
 from server.problem_details import problems
 

@@ -127,8 +127,8 @@ def show_metrics_of_competition(
     """Show metrics of every scored submission of the competition. For organisers."""
     file = stored_file(competition)
     wanted = ids or [request.id for request in file.report.metrics]
-    found = metric_results.of_competition(session, competition, split, wanted)
-    values = {sid: {name: row.value for name, row in rows.items()} for sid, rows in found.items()}
+    by_submission = metric_results.of_competition(session, competition, split, wanted)
+    values = {sid: {name: row.value for name, row in rows.items()} for sid, rows in by_submission.items()}
     return CompetitionMetrics(split=split, metrics=wanted, submissions=values)
 
 

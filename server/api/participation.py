@@ -91,7 +91,7 @@ class Addresses(In):
     remove: list[str] = Field(default=[], max_length=5000)
 
 
-DONE = status.HTTP_204_NO_CONTENT
+NO_CONTENT = status.HTTP_204_NO_CONTENT
 
 router = APIRouter(prefix="/competitions/{slug}", tags=["teams"])
 organisers = organiser_routes()
@@ -149,7 +149,7 @@ def list_participants(
     return ParticipantsOut(participants=rows, has_more=has_more, asked=asked)
 
 
-@organisers.post("/participants/{name}/decision", status_code=DONE, responses=problems(409))
+@organisers.post("/participants/{name}/decision", status_code=NO_CONTENT, responses=problems(409))
 def decide(
     name: str, body: ParticipantDecision, session: SessionDep, *, competition: Organised, account: CurrentAccount
 ) -> None:
@@ -174,7 +174,7 @@ def make_link(body: NewLink, session: SessionDep, competition: Organised, accoun
     return LinkOut.of(issued.row, token=issued.token)
 
 
-@organisers.delete("/links/{link_id}", status_code=DONE)
+@organisers.delete("/links/{link_id}", status_code=NO_CONTENT)
 def revoke_link(link_id: str, session: SessionDep, competition: Organised, account: CurrentAccount) -> None:
     """End a link. Who came by it stays."""
     participants.revoke(session, competition, link_id, actor=account)

@@ -184,11 +184,11 @@ class PairedTestOut(Out):
     winner: str | None = Field(description="the better submission's id; null if the test does not distinguish them")
 
     @classmethod
-    def of(cls, first: EvaluatedSubmission, second: EvaluatedSubmission, found: Paired) -> "PairedTestOut":
+    def of(cls, first: EvaluatedSubmission, second: EvaluatedSubmission, paired: Paired) -> "PairedTestOut":
         a, b = first.submission.id, second.submission.id
-        low, high = found.interval
+        low, high = paired.interval
         ends = {"interval_low": low, "interval_high": high}
-        return cls.read(found, first=a, second=b, split=first.visibility, winner=(None, a, b)[found.winner], **ends)
+        return cls.read(paired, first=a, second=b, split=first.visibility, winner=(None, a, b)[paired.winner], **ends)
 
 
 router = organiser_routes("/submissions/{submission_id}")

@@ -92,7 +92,7 @@ class MergeOut(BaseModel):
 
 
 router = APIRouter(prefix="/competitions/{slug}", tags=["teams"], responses=problems(401, 404))
-DONE = status.HTTP_204_NO_CONTENT
+NO_CONTENT = status.HTTP_204_NO_CONTENT
 
 
 def own_team(session: SessionDep, competition: VisibleCompetition, account: CurrentAccount) -> Team:
@@ -127,7 +127,7 @@ def rename_team(
     return _shown(session, team)
 
 
-@router.post("/team/leave", status_code=DONE, responses=problems(409))
+@router.post("/team/leave", status_code=NO_CONTENT, responses=problems(409))
 def leave_team(session: SessionDep, competition: VisibleCompetition, account: CurrentAccount) -> None:
     """Leave your team. Not possible once the team has submitted."""
     joining.leave(session, competition, account)
@@ -153,7 +153,7 @@ def list_invitations(session: SessionDep, team: OwnTeam, account: CurrentAccount
     return [InvitationOut.of(row, team=team.name, name=row.account.name if row.account else None) for row in rows]
 
 
-@router.delete("/team/invitations/{invitation_id}", status_code=DONE, responses=problems(403))
+@router.delete("/team/invitations/{invitation_id}", status_code=NO_CONTENT, responses=problems(403))
 def revoke_invitation(invitation_id: str, session: SessionDep, team: OwnTeam, account: CurrentAccount) -> None:
     """End an invitation. For the leader."""
     joining.revoke(session, team, invitation_id, actor=account)
@@ -184,7 +184,7 @@ def accept_invitation(
     return _shown(session, joining.accept(session, competition, invitation_id, account=account))
 
 
-@router.post("/invitations/{invitation_id}/decline", status_code=DONE)
+@router.post("/invitations/{invitation_id}/decline", status_code=NO_CONTENT)
 def decline_invitation(
     invitation_id: str, session: SessionDep, competition: VisibleCompetition, account: CurrentAccount
 ) -> None:
@@ -219,7 +219,7 @@ def agree_to_merge(
     return _shown(session, joining.agree(session, competition, request_id, actor=account))
 
 
-@router.delete("/team/merges/{request_id}", status_code=DONE, responses=problems(403))
+@router.delete("/team/merges/{request_id}", status_code=NO_CONTENT, responses=problems(403))
 def refuse_to_merge(
     request_id: str, session: SessionDep, competition: VisibleCompetition, account: CurrentAccount
 ) -> None:

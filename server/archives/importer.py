@@ -18,9 +18,8 @@ from sqlalchemy.orm import Session
 
 from server import audit
 from server.accounts.accounts import name_key
-from server.archives.exporter import FILES
+from server.archives.exporter import CHUNK, FILES, OWN_PARTS, PEOPLE, Part, Row, read_row, unknown_columns
 from server.archives.reader import ManifestArchive, invalid, is_vouched_for, read_manifest
-from server.archives.tables import CHUNK, OWN_PARTS, PEOPLE, Part, Row, read_row, unknown_columns
 from server.competitions import competition_repository
 from server.db import Database, new_id, now
 from server.errors import Conflict
@@ -182,8 +181,8 @@ def _merged_last(teams: Iterable[Row]) -> list[Row]:
     return ordered
 
 
-def _some(found: Iterable[T]) -> Iterator[list[T]]:
+def _some(items: Iterable[T]) -> Iterator[list[T]]:
     """Yield a few at a time."""
-    left = iter(found)
+    left = iter(items)
     while some := list(islice(left, CHUNK)):
         yield some

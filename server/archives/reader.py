@@ -23,8 +23,19 @@ from lethe.competition.tasks_section import task_name
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, Violation
 from server import starter_kit
-from server.archives.exporter import FILES, FORMAT, MANIFEST, RECEIPTS, ROWS
-from server.archives.tables import ADDED_LATER, OF_ACCOUNTS, OWN_PARTS, PEOPLE, Part, Row
+from server.archives.exporter import (
+    ACCOUNT_COLUMNS,
+    ADDED_LATER,
+    FILES,
+    FORMAT,
+    MANIFEST,
+    OWN_PARTS,
+    PEOPLE,
+    RECEIPTS,
+    ROWS,
+    Part,
+    Row,
+)
 from server.competitions.lifecycle import RESCORED
 from server.competitions.stored_file import check_size
 from server.errors import Conflict
@@ -179,7 +190,7 @@ class ManifestArchive:
     def people(self) -> Iterator[Row]:
         """Yield who takes part, each as an id, a name and an age: an archive gives nobody a role or a password."""
         for row in self.rows(PEOPLE):
-            yield {name: row[name] for name in OF_ACCOUNTS}
+            yield {name: row[name] for name in ACCOUNT_COLUMNS}
 
     def check_receipts(self) -> int:
         """Check every receipt's signature. Return how many there are."""

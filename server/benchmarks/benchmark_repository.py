@@ -79,7 +79,7 @@ def scores(session: Session, evaluation_ids: Collection[str]) -> dict[str, Publi
 def metric_results(session: Session, evaluation_ids: Collection[str]) -> dict[str, list[MetricResult]]:
     """Return the metrics of evaluations, by the evaluation's id."""
     statement = select(MetricResult).where(MetricResult.evaluation_id.in_(evaluation_ids)).order_by(MetricResult.id)
-    found: dict[str, list[MetricResult]] = {}
+    by_evaluation: dict[str, list[MetricResult]] = {}
     for row in session.scalars(statement):
-        found.setdefault(row.evaluation_id, []).append(row)
-    return found
+        by_evaluation.setdefault(row.evaluation_id, []).append(row)
+    return by_evaluation

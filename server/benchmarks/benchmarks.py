@@ -146,7 +146,7 @@ def store(
 
 
 def retry_failed(session: Session, benchmark: Benchmark) -> int:
-    """Run again what failed. Return how many. What failed by the host's fault is tried again by itself."""
+    """Run failed units again. Return how many. Those that failed by the host's fault are retried automatically."""
     failed = [
         (cell, unit) for cell in cell_competitions.cells(session, benchmark) for unit in cell.units if unit.has_failed
     ]

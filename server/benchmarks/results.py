@@ -93,11 +93,11 @@ def _seconds(unit: MethodUnit) -> float | None:
 
 
 def _failures(cell: BenchmarkCell) -> list[str]:
-    found = [f"{cell.name}: cannot be prepared: {reason}"] if (reason := cell_failure(cell)) else []
+    reasons = [f"{cell.name}: cannot be prepared: {reason}"] if (reason := cell_failure(cell)) else []
     for unit in cell.units:
         if reason := failure_reason(unit):
-            found.append(f"{cell.name}, {unit.method.name}: F: {reason}")
-    return found
+            reasons.append(f"{cell.name}, {unit.method.name}: F: {reason}")
+    return reasons
 
 
 Json = dict[str, Any]

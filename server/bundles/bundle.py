@@ -24,7 +24,7 @@ from lethe.errors import NotFound
 from lethe.metrics.scoring.attacks.family import smallest_detectable_shift
 from server.admin import competition_edits
 from server.bundles import data_card
-from server.competitions import competitions, lifecycle, participants, phases, questions
+from server.competitions import competitions, lifecycle, participants, questions
 from server.competitions.stored_file import stored_file
 from server.config import Settings
 from server.db import now
@@ -32,11 +32,10 @@ from server.disclosure import gate
 from server.downloads import HashedZip, plain_row, spool
 from server.leaderboard import boards
 from server.leaderboard.boards import Board
-from server.leaderboard.columns import board_row
-from server.leaderboard.ranking import Row
+from server.leaderboard.ranking import Row, board_row
 from server.models.competition import Competition
 from server.models.submission import Submission
-from server.parsing.markdown import markdown
+from server.parsing.client import markdown
 from server.storage import Storage, content_key
 from server.submissions import receipts, submission_repository, views
 from server.template_environment import TEMPLATES, new_environment
@@ -202,7 +201,7 @@ def _boards_of(session: Session, competition: Competition) -> Iterator[dict[str,
     for visibility in (Visibility.PRIVATE, Visibility.PUBLIC):
         board = boards.published_board(session, competition, visibility)
         yield _board(board, competition, visibility, "")
-    for phase in phases.names(stored_file(competition)):
+    for phase in lifecycle.phase_names(stored_file(competition)):
         board = boards.published_board(session, competition, Visibility.PUBLIC, phase)
         yield _board(board, competition, Visibility.PUBLIC, phase)
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 import lethe
 from lethe.competition.file import CompetitionFile
 from lethe.metrics.scoring.scorer_version import SCORER_VERSION
-from server.competitions import competitions, phases
+from server.competitions import competitions, lifecycle
 from server.competitions.split_share import find_split_report
 from server.competitions.stored_file import stored_file
 from server.disclosure import gate
@@ -25,7 +25,7 @@ def seeds_withheld(session: Session, competition: Competition, *, wanted: bool, 
     """Return why the seeds are not published; empty if they are. Whoever has them can make the hidden sets."""
     if not wanted:
         return "The organisers keep the seeds of the splits."
-    if phases.period_at(competition, None, at) is not None:
+    if lifecycle.period_at(competition, None, at) is not None:
         return "Submissions are still taken, so the seeds of the splits are kept until no more are."
     if _serve_another(session, competition, at):
         return "Another competition that is not over has the same seeds of the splits, so they are kept until it is."
@@ -37,7 +37,7 @@ def _serve_another(session: Session, competition: Competition, at: datetime) -> 
     mine = {file.splits.seed for file in stored_file(competition).evaluated}
     return any(
         not mine.isdisjoint(file.splits.seed for file in stored_file(other).evaluated)
-        and (not gate.may_see_private(other, organiser=False) or phases.period_at(other, None, at) is not None)
+        and (not gate.may_see_private(other, organiser=False) or lifecycle.period_at(other, None, at) is not None)
         for other in submission_repository.others_not_archived(session, competition.id)
     )
 

@@ -18,7 +18,7 @@ def register_commands(app: typer.Typer) -> None:
 
 
 def as_expected(error: Exception) -> AppError | None:
-    """Return what the database or a full disk raised in words for the operator, None for what nobody expects."""
+    """Return an error of the database or a full disk as a message for the operator, None for any other error."""
     from sqlalchemy.exc import DBAPIError, OperationalError
 
     from server.db import database_message

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from server.last_times import Upkeep
 
 console = Terminal()
-AGAIN_AFTER_H = 1.0  # a scheduled backup that failed
+RETRY_AFTER_H = 1.0  # a scheduled backup that failed
 
 
 def register_commands(app: typer.Typer) -> None:
@@ -134,7 +134,7 @@ def scheduled_backup(
     from server.private_files import instance_settings
 
     while True:
-        pause_h = min(AGAIN_AFTER_H, every_hours)
+        pause_h = min(RETRY_AFTER_H, every_hours)
         try:
             new, made = back_up_in_series(instance_settings(), folder, keep=keep)
             _note(Upkeep.BACKUP, Upkeep.VERIFIED_BACKUP)

@@ -18,8 +18,8 @@ from lethe.client.api import LetheClient
 from lethe.errors import HostFault
 
 SLUG = "smoke"
-WITHIN_S = 600.0
-LOOK_EVERY_S = 0.3
+TIMEOUT_S = 600.0
+POLL_INTERVAL_S = 0.3
 TOML = """\
 slug = "{slug}"
 title = "Smoke test"
@@ -100,11 +100,11 @@ def _send(url: str) -> None:
 
 
 def _wait(what: str, is_done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WITHIN_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not is_done():
         if time.monotonic() > deadline:
-            raise HostFault(f"not {what} within {WITHIN_S:g} s")
-        time.sleep(LOOK_EVERY_S)
+            raise HostFault(f"not {what} within {TIMEOUT_S:g} s")
+        time.sleep(POLL_INTERVAL_S)
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def locked_with_root(session: Session, competition_id: str) -> Competition:
 
 
 def held(session: Session, competition_id: str) -> Competition:
-    """Return the competition as it is now; nobody moves it before this transaction ends, others may hold it too."""
+    """Return the competition, locked FOR SHARE: its state cannot change before this transaction ends."""
     return session.get_one(Competition, competition_id, with_for_update={"read": True}, populate_existing=True)
 
 
@@ -175,5 +175,5 @@ def forget(session: Session, competition_id: str) -> None:
 
 
 def forget_model_shards(session: Session, split_id: str) -> None:
-    """Remove a split's shards: its preparation begins again, and finds by itself what is made already."""
+    """Delete a split's shards: its preparation starts again, and reuses the models that are stored."""
     session.execute(delete(ModelShard).where(ModelShard.split_id == split_id))

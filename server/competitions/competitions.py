@@ -139,7 +139,7 @@ def draft(file: CompetitionFile, source: str, *, organiser: Account) -> Competit
 
 
 def set_file(session: Session, competition: Competition, file: CompetitionFile) -> None:
-    """Make this the competition's file, and give each task what it takes from it."""
+    """Replace the competition's file, and update its tasks."""
     store_file(competition, file)
     share(session, competition)
 

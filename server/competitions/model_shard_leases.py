@@ -30,7 +30,7 @@ _QUEUED = ModelShard.state == ModelShardState.QUEUED.value
 
 @dataclass(frozen=True)
 class ShardWork:
-    """All that a worker needs to know to make a shard."""
+    """What a worker needs to train a shard."""
 
     shard_id: int
     split_id: str

@@ -128,7 +128,7 @@ class ListedParticipant:
 
 
 def ask(session: Session, competition: Competition, *, message: str, account: Account) -> Participant:
-    """Ask the organisers to take part. Raises Conflict where nobody is asked, or where it was asked before."""
+    """Request admission. Raises Conflict where none is needed, or if it was requested before."""
     lifecycle.require_no_task(competition)
     competition = competition_repository.locked(session, competition.id)
     if stored_file(competition).participation.admission != "approved":
@@ -277,7 +277,7 @@ organisers_of = competition_repository.organisers
 
 
 def add_organiser(session: Session, competition: Competition, name: str, *, actor: Account, reason: str) -> Account:
-    """Let another organiser run the competition. Raises NotFound, InvalidInput for a participant, or Conflict."""
+    """Add an organiser. Raises NotFound, InvalidInput for a participant, or Conflict."""
     account = accounts.find(session, name)
     if account.role == Role.PARTICIPANT:
         allowed = "is a participant; an administrator makes organisers"
@@ -292,7 +292,7 @@ def add_organiser(session: Session, competition: Competition, name: str, *, acto
 
 
 def remove_organiser(session: Session, competition: Competition, name: str, *, actor: Account, reason: str) -> Account:
-    """Let somebody no longer run the competition. Raises NotFound, or Conflict for the last one."""
+    """Remove an organiser. Raises NotFound, or Conflict for the last one."""
     lifecycle.require_no_task(competition)
     account = accounts.find(session, name)
     competition = competition_repository.locked(session, competition.id)

@@ -130,9 +130,9 @@ def page_of_all(
     return rows[:PAGE_SIZE], len(rows) > PAGE_SIZE
 
 
-def _check_length(field: str, text: str, most: int) -> None:
-    if not 1 <= len(text.strip()) <= most:
-        allowed = f"needs 1 to {most} characters"
+def _check_length(field: str, text: str, max_length: int) -> None:
+    if not 1 <= len(text.strip()) <= max_length:
+        allowed = f"needs 1 to {max_length} characters"
         raise InvalidInput(f"The {field} {allowed}", violations=(Violation(field, allowed, text.strip()[:40]),))
 
 

@@ -73,13 +73,13 @@ def replace(
 
 
 def find(session: Session, competition: Competition, visibility: Visibility) -> Split | None:
-    """Return the version that is to replace the current split, in whatever state; None where there is none."""
+    """Return the version that will replace the current split, in any state; None if there is none."""
     latest = competition_repository.latest_split(session, competition_id=competition.id, visibility=visibility)
     return None if latest is None or latest.is_current else latest
 
 
 def take_place_if_unused(session: Session, split: Split) -> None:
-    """Make a prepared version the current one where nothing was evaluated on the version before it."""
+    """Switch to a prepared version if nothing was evaluated on the previous one."""
     if split.is_current:
         return
     competition = competition_repository.locked_with_root(session, split.competition_id)

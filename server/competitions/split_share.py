@@ -39,7 +39,7 @@ def find_split_report(storage: Storage, competition: Competition, split: Split) 
         raise HostFault(f"{key} is damaged: prepare {competition.slug} again to have it made again") from error
 
 
-SURE_FROM = 0.02  # of the models: before that, a rate is chance
+MIN_SHARE_FOR_RATE = 0.02  # of the models: before that, a rate is chance
 
 
 def share_done(split: Split, file: CompetitionFile, *, shards: Sequence[ModelShard]) -> float:
@@ -60,7 +60,7 @@ def time_left_s(shards: Sequence[ModelShard], at: datetime) -> float | None:
     live = [shard for shard in shards if shard.state != ModelShardState.CANCELLED]
     total, done = sum(shard.n_models for shard in live), sum(shard.models_done for shard in live)
     begun = [shard.claimed_at for shard in live if shard.claimed_at is not None]
-    if not begun or done < SURE_FROM * total:
+    if not begun or done < MIN_SHARE_FOR_RATE * total:
         return None
     return (at - min(begun)).total_seconds() / done * (total - done)
 
@@ -86,5 +86,5 @@ def opening_of(session: Session, competition: Competition, at: datetime) -> Open
     ]
     shards = competitions.model_shards(session, splits)
     own = [[shard for shard in shards if shard.split_id == split.id] for split in splits]
-    done = [share_done(split, file, shards=found) for split, found in zip(splits, own, strict=True)]
+    done = [share_done(split, file, shards=of_split) for split, of_split in zip(splits, own, strict=True)]
     return Opening(competition, sum(done) / max(len(done), 1), time_left_s(shards, at))

@@ -24,7 +24,7 @@ UNFINISHED = (SplitState.PENDING.value, SplitState.PREPARING.value)
 
 
 def locked_with_twin(session: Session, split_id: str) -> Sequence[Split]:
-    """Return both splits of a competition as they are now, of every task of it, locked in one order by whoever does."""
+    """Return both splits of a competition and of its tasks, locked in a fixed order to prevent deadlocks."""
     root = func.coalesce(Competition.parent_id, Competition.id)
     split = select(root).join(Split, Split.competition_id == Competition.id).where(Split.id == split_id)
     competitions = select(Competition.id).where(root == split.scalar_subquery())
@@ -76,7 +76,7 @@ def training_stage(n_models: int, n_parts: int) -> str:
 
 
 def check(split: Split, at: datetime, *, measure: bool = False) -> None:
-    """Have every file of a ready split checked by a worker of its kind. measure: and one retraining measured."""
+    """Queue a check of every file of a ready split. measure: also measure one retraining."""
     stage = MEASURING if measure else CHECKING
     split.state, split.stage, split.progress, split.failed_attempts = SplitState.PENDING.value, stage, 0.0, 0
     split.lease_expires_at = at - timedelta(seconds=1)  # over already, and since then in nobody's hands
@@ -91,19 +91,19 @@ def notify(session: Session, at: datetime, *, held_back: Collection[str] = ()) -
     _tell_of_checks(session, at)
     begun = select(Split).where(Split.state == SplitState.PREPARING.value, Split.device.is_not(None))
     shards = {split: _count_shards(session, split) for split in session.scalars(begun)}
-    at_work = {_kind(split) for split, found in shards.items() if found.n_held}
-    for split, found in shards.items():
-        if not found.n_parts:
+    at_work = {_kind(split) for split, counts in shards.items() if counts.n_held}
+    for split, counts in shards.items():
+        if not counts.n_parts:
             continue
         waits = WAITS.format(kind=_kind(split))
         # Who is at another split's models comes to these afterwards.
         held = _kind(split) in at_work or (split.lease_expires_at is not None and split.lease_expires_at > at)
-        if split.id in held_back and not found.n_held:
+        if split.id in held_back and not counts.n_held:
             split.stage = HELD_BACK
-        elif not held and max(filter(None, (found.queued_at, found.finished_at))) < at - COMES_WITHIN:
+        elif not held and max(filter(None, (counts.queued_at, counts.finished_at))) < at - COMES_WITHIN:
             split.stage = waits
         elif split.stage in (waits, HELD_BACK):
-            split.stage = training_stage(found.n_models, found.n_parts)
+            split.stage = training_stage(counts.n_models, counts.n_parts)
 
 
 class _Shards(NamedTuple):
@@ -160,7 +160,7 @@ def let_go(split: Split) -> None:
 
 
 DAMAGED = "split.damaged"
-NEW_FOR = timedelta(minutes=1)  # after a preparation: who began to read before it finds another manifest
+GRACE_PERIOD = timedelta(minutes=1)  # after a preparation: who began to read before it finds another manifest
 CHECKS_PER_HOUR = 3  # of a competition: what is damaged again and again has a cause that no check removes
 
 
@@ -169,7 +169,7 @@ def check_again(session: Session, split_id: str, *, reason: str) -> bool:
     split = session.get_one(Split, split_id, with_for_update=True, populate_existing=True)
     competition = session.get_one(Competition, split.competition_id)
     at = clock(session)
-    is_new = split.prepared_at is not None and split.prepared_at > at - NEW_FOR
+    is_new = split.prepared_at is not None and split.prepared_at > at - GRACE_PERIOD
     if split.state != SplitState.READY or is_new or lifecycle.is_revealed(competition):
         return False
     lately = EventFilter(competition_id=competition.id, action=DAMAGED, since=at - timedelta(hours=1))

@@ -66,15 +66,15 @@ def stored_file(competition: Competition) -> CompetitionFile:
 
 def readable(competitions: Iterable[Competition]) -> list[Competition]:
     """Return those whose files this program can read: one of another version hides no other."""
-    found = []
+    known = []
     for competition in competitions:
         try:
             stored_file(competition)
         except UnreadableCompetition as error:
             log.warning("left out of a list", competition=competition.slug, reason=error.detail)
         else:
-            found.append(competition)
-    return found
+            known.append(competition)
+    return known
 
 
 def own_values(competition: Competition) -> dict[str, Any]:

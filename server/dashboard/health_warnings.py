@@ -22,7 +22,7 @@ from server.models.worker import WorkerToken
 MEMINFO = Path("/proc/meminfo")
 LONG_WAIT = timedelta(minutes=15)
 MANY_TEAMS = 10  # that fail alike within a week
-LITTLE_DISK = 0.05  # share of the disk that is free
+MIN_FREE_DISK = 0.05  # share of the disk that is free
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def token_warnings(quarantined: Sequence[tuple[str, WorkerToken]]) -> list[Healt
 
 
 def host_warnings(host: Host) -> list[HealthWarning]:
-    if host.disk_free < LITTLE_DISK * host.disk_total:
+    if host.disk_free < MIN_FREE_DISK * host.disk_total:
         text = f"Only {host.disk_free / (1 << 30):.1f} GiB of disk are free. `lethe gc` removes what nothing refers to."
         return [HealthWarning(text, is_bad=True)]
     return []

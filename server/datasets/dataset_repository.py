@@ -10,7 +10,7 @@ from lethe.competition.uploaded_dataset import UPLOAD
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Dataset
 
-NEVER_PREPARED_AGAIN = (CompetitionState.FINAL.value, CompetitionState.ARCHIVED.value)
+ENDED_STATES = (CompetitionState.FINAL.value, CompetitionState.ARCHIVED.value)
 
 
 def by_name(session: Session, name: str) -> Dataset | None:
@@ -26,7 +26,7 @@ def datasets(session: Session, account_id: str | None) -> Sequence[Dataset]:
 
 
 def lock_account(session: Session, account_id: str) -> None:
-    """Let nobody else count the datasets of this account until the transaction ends."""
+    """Lock the account, so that concurrent uploads cannot both pass the limit."""
     session.execute(select(Account.id).where(Account.id == account_id).with_for_update())
 
 
@@ -40,7 +40,7 @@ def usage(session: Session, account_id: str) -> tuple[int, int]:
 def competitions_using(session: Session, name: str) -> Sequence[str]:
     """Return the slugs of the competitions whose file names the dataset and which may be prepared again."""
     root = Competition.config["dataset"]["options"]["root"].as_string()
-    wanted = root == f"{UPLOAD}{name}", Competition.state.not_in(NEVER_PREPARED_AGAIN)
+    wanted = root == f"{UPLOAD}{name}", Competition.state.not_in(ENDED_STATES)
     return session.scalars(select(Competition.slug).where(*wanted).order_by(Competition.slug)).all()
 
 

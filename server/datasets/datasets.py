@@ -112,7 +112,7 @@ def reserve(session: Session, settings: Settings, account: Account, *, name: str
 
 
 def mark_stored(session: Session, name: str) -> Dataset:
-    """Note that the file is in storage: competitions may name the dataset now. Raises NotFound if it was deleted."""
+    """Mark the file as stored: competitions may use the dataset now. Raises NotFound if it was deleted."""
     dataset = _get(session, name)
     dataset.stored_at = now()
     return dataset
@@ -161,7 +161,7 @@ def delete_unused(session: Session, *, before: datetime, account: Account | None
 
 
 def forget_collected(session: Session, *, at: datetime, keep_hours: float) -> None:
-    """Let deleted datasets no longer count once their files may be collected."""
+    """Stop counting deleted datasets once their files may be collected."""
     dataset_repository.forget_deleted(session, before=at - timedelta(hours=keep_hours))
 
 
@@ -253,7 +253,7 @@ async def store_dataset(
 
 
 def archive_limits(settings: Settings) -> dict[str, int]:
-    """Return what an archive may hold, as the parsing process is told."""
+    """Return the limits of an archive, for the parsing process."""
     return {"files": tasks.MAX_FILES, "unpacked_bytes": settings.dataset_unpacked_mib << 20}
 
 

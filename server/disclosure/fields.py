@@ -12,7 +12,7 @@ Fields = Mapping[str, str]  # names of fields by class, with spaces between
 ANY = "*"
 
 # What functions of the gate and of `shown_progress` return in types of their own, or in dictionaries.
-OF_THE_GATE: Mapping[str, Fields] = {
+GATE_FIELDS: Mapping[str, Fields] = {
     "shown_progress": {
         "EvaluationProgress": "runs_done runs_total elapsed_s remaining_s",
         "AttemptEntry": "first_run last_run kind attempt outcome started_at ended_at",
@@ -51,7 +51,7 @@ COUNTED: Mapping[str, Fields] = {
     },
 }
 
-HARMLESS: Mapping[str, Fields] = {
+HARMLESS_FIELDS: Mapping[str, Fields] = {
     "made from values of the gate alone": {
         "LeaderboardRow": "rank metrics",
         "Row": "rank",
@@ -138,7 +138,7 @@ HARMLESS: Mapping[str, Fields] = {
         "Readiness": "ready database storage queue",
         "ListQuery": "number show",
         "Separation": "epsilon points shift threshold_x",
-        "page": "few_models detectable_shift better most separations separations_json shown_first curve code",
+        "page": "few_models detectable_shift better most compared separations separations_json shown_first curve code",
     },
     "of the competition, as its organisers wrote it": {
         "CompetitionOut": (
@@ -199,4 +199,4 @@ HARMLESS: Mapping[str, Fields] = {
     },
 }
 
-DECLARED: tuple[Mapping[str, Fields], ...] = (OF_THE_GATE, COUNTED, HARMLESS)
+DECLARED: tuple[Mapping[str, Fields], ...] = (GATE_FIELDS, COUNTED, HARMLESS_FIELDS)

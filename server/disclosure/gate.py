@@ -47,7 +47,7 @@ RUN_TIMES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500
 BITS_OF_A_RUN_TIME = log2(len(RUN_TIMES_S))
 BITS_OF_A_CONFIRMATION = 1.0  # that a score is unconfirmed, or is not
 SEALED_BUT_COMPUTED = frozenset({CompetitionState.CLOSED.value, CompetitionState.PROVISIONAL.value})
-OF_A_FAILURE = ("message", "exception_type", "file", "line", "bits", "remaining_bits", "renews_at", "withheld")
+FAILURE_FIELDS = ("message", "exception_type", "file", "line", "bits", "remaining_bits", "renews_at", "withheld")
 
 
 # Who sees which split
@@ -132,8 +132,7 @@ def get_oracle_score(split: Split | None) -> ShownNumber | None:
 
 
 def get_original_score(split: Split | None) -> ShownNumber | None:
-    """Return the original model's score on a prepared split; None where it was not stored. No submission changes it:
-    it is what returning the model unchanged scores."""
+    """Return the original model's score on a prepared split: what an unchanged model scores. None if not stored."""
     original = _original_of(split.oracle if split else None)
     return show_score(float(original["score"]["value"])) if original else None
 
@@ -153,8 +152,7 @@ def show_run_time(details: Mapping[str, Any]) -> tuple[ShownNumber, ShownNumber 
     """Return the median run's time by tenths of its limit, and the limit; without one, by a few steps."""
     if limited := details.get("run_time"):
         return ShownNumber(as_tenths(limited["s"], limited["limit_s"])), ShownNumber(limited["limit_s"])
-    seconds = details.get("run_wall_time_s")
-    if not seconds:
+    if not (seconds := details.get("run_wall_time_s")):
         return None
     return ShownNumber(next((level for level in RUN_TIMES_S if seconds <= level), RUN_TIMES_S[-1])), None
 
@@ -234,7 +232,7 @@ class ShownScore:
 
 
 def score(
-    found: PublicScore | PrivateScore,
+    stored: PublicScore | PrivateScore,
     competition: Competition,
     *,
     received_at: datetime | None = None,
@@ -248,24 +246,24 @@ def score(
     unconfirmed is not shown: it could tell hidden values.
     """
     metric = stored_file(competition).scoring
-    visibility = Visibility.PUBLIC if isinstance(found, PublicScore) else Visibility.PRIVATE
+    visibility = Visibility.PUBLIC if isinstance(stored, PublicScore) else Visibility.PRIVATE
     hides_parts = shows_ladder(competition, visibility)
-    low, high = found.interval_low, found.interval_high
+    low, high = stored.interval_low, stored.interval_high
     has_interval = metric.show_intervals and not hides_parts and low is not None and high is not None
     has_parts = metric.show_breakdown and not hides_parts
-    minute = to_minute(found.computed_at)
-    run_time_s, run_limit_s = show_run_time(found.details) or (None, None)
+    minute = to_minute(stored.computed_at)
+    run_time_s, run_limit_s = show_run_time(stored.details) or (None, None)
     return ShownScore(
-        final_score=show_score(found.final_score if rung is None else rung, visibility),
+        final_score=show_score(stored.final_score if rung is None else rung, visibility),
         interval_low=show_score(low, visibility) if has_interval and low is not None else None,
         interval_high=show_score(high, visibility) if has_interval and high is not None else None,
-        scorer_version=found.scorer_version,
+        scorer_version=stored.scorer_version,
         computed_at=ShownMoment(max(minute, received_at) if received_at else minute),
         run_time_s=run_time_s,
         run_limit_s=run_limit_s,
-        run_time_of=ShownText((found.details.get("run_time") or {}).get("of", "clock")),
-        breakdown=Breakdown.of(found, found.details) if has_parts else None,
-        is_unconfirmed=found.is_unconfirmed if is_unconfirmed is None else is_unconfirmed,
+        run_time_of=ShownText((stored.details.get("run_time") or {}).get("of", "clock")),
+        breakdown=Breakdown.of(stored, stored.details) if has_parts else None,
+        is_unconfirmed=stored.is_unconfirmed if is_unconfirmed is None else is_unconfirmed,
     )
 
 
@@ -273,8 +271,8 @@ def bits_counted(shown: ShownScore) -> float:
     """Return what a score's additions tell: those that organisers open, the time of a run, whether it is confirmed."""
     parts: list[float] = []
     if factors := shown.breakdown:
-        parts = [factors.forgetting_quality, factors.retain_ratio, factors.test_ratio]
-        parts += factors.epsilon_percentiles.values()
+        ratios = factors.retain_ratio, factors.test_ratio
+        parts = [factors.forgetting_quality, *ratios, *factors.epsilon_percentiles.values()]
         parts += [ratio for ratio in (factors.spread_ratio, factors.share_above) if ratio is not None]
     ends = 2 if shown.interval_low is not None else 0
     opened = sum(bits_of_value(part) for part in parts) + ends * BITS_OF_A_SCORE
@@ -291,10 +289,10 @@ class ShownPaired:
     winner: int
 
 
-def paired(found: Paired) -> ShownPaired:
+def paired(test: Paired) -> ShownPaired:
     """Return a paired comparison with the digits of scores, its p-value with those of metrics."""
-    low, high = map(show_score, found.interval)
-    return ShownPaired(show_score(found.difference), (low, high), _rounded(found.p_value), found.winner)
+    low, high = map(show_score, test.interval)
+    return ShownPaired(show_score(test.difference), (low, high), _rounded(test.p_value), test.winner)
 
 
 # Metrics
@@ -317,13 +315,9 @@ class ShownMetric:
 
 def metric(row: MetricResult, *, exact: bool) -> ShownMetric:
     """Return a computed metric. exact: for organisers."""
+    numbers = ("value", "interval_low", "interval_high", "standard_deviation", "oracle", "original")
     return ShownMetric(
-        value=show_metric(row.value, exact=exact),
-        interval_low=show_metric(row.interval_low, exact=exact),
-        interval_high=show_metric(row.interval_high, exact=exact),
-        standard_deviation=show_metric(row.standard_deviation, exact=exact),
-        oracle=show_metric(row.oracle, exact=exact),
-        original=show_metric(row.original, exact=exact),
+        **{name: show_metric(getattr(row, name), exact=exact) for name in numbers},
         not_computed=ShownText(row.not_computed or ""),
         notes=[ShownText(note) for note in row.notes or ()],
         table=ShownTable(row.table if exact else {}),
@@ -349,7 +343,7 @@ def bits_of_value(value: float) -> float:
 def failure(submission: Submission) -> dict[str, Any]:
     """Return what a team may read of its submission's failure, as the leak budget let it through."""
     error = submission.error or {}
-    return {name: error[name] for name in OF_A_FAILURE if name in error}
+    return {name: error[name] for name in FAILURE_FIELDS if name in error}
 
 
 def _rounded(value: float) -> ShownNumber:

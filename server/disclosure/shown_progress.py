@@ -16,26 +16,28 @@ def to_minute(moment: datetime) -> datetime:
     return moment.replace(second=0, microsecond=0)
 
 
-def shown_progress(found: EvaluationProgress, *, is_over: bool, at: datetime) -> EvaluationProgress:
+def shown_progress(progress: EvaluationProgress, *, is_over: bool, at: datetime) -> EvaluationProgress:
     """Return what a team sees of an evaluation's progress. is_over: nothing of it runs any more.
 
     Runs on hidden data could tell something by how long they take. So what is done moves in quarters, by shards that
     have ended, when the minute of their end is over. The smoke run is on the public sample and stays as it is.
     """
-    total, goes_on = found.runs_total, not is_over and found.runs_done < found.runs_total
-    runs = [entry for entry in found.attempts if entry.kind != "smoke"]
+    total, goes_on = progress.runs_total, not is_over and progress.runs_done < progress.runs_total
+    runs = [attempt for attempt in progress.attempts if attempt.kind != "smoke"]
     step = -(-total // STEPS)
-    done, marked_at = found.runs_done // step * step if found.runs_done < total else total, at
+    done, marked_at = progress.runs_done // step * step if progress.runs_done < total else total, at
     if goes_on:
         done, marked_at = _known_done(runs, step=step, at=at)
-    elapsed_s = None if found.elapsed_s is None else float(int(found.elapsed_s) if goes_on else _whole_minutes(found))
+    elapsed_s = (
+        None if progress.elapsed_s is None else float(int(progress.elapsed_s) if goes_on else _whole_minutes(progress))
+    )
     left_s = None
     if goes_on and done and elapsed_s:
         since_mark_s = (at - marked_at).total_seconds()
         left_s = max(0.0, (elapsed_s - since_mark_s) / done * (total - done) - since_mark_s)
-    smoke = tuple(entry for entry in found.attempts if entry.kind == "smoke")
+    smoke = tuple(attempt for attempt in progress.attempts if attempt.kind == "smoke")
     return replace(
-        found,
+        progress,
         runs_done=done,
         elapsed_s=elapsed_s,
         remaining_s=left_s,
@@ -51,7 +53,7 @@ def bits_of_the_end(*, wall_time_s: float) -> float:
 def _known_done(runs: Sequence[AttemptEntry], *, step: int, at: datetime) -> tuple[int, datetime]:
     """Return how many runs a team knows to be done, a multiple of `step`, and since when."""
     known, done, since = 0, 0, at
-    for ended, n_runs in sorted((_end(entry), _n_runs(entry)) for entry in runs if entry.outcome == "done"):
+    for ended, n_runs in sorted((_end(attempt), _n_runs(attempt)) for attempt in runs if attempt.outcome == "done"):
         known += n_runs
         if ended <= at and known // step * step > done:
             done, since = known // step * step, ended
@@ -59,38 +61,41 @@ def _known_done(runs: Sequence[AttemptEntry], *, step: int, at: datetime) -> tup
 
 
 def _attempts(runs: Sequence[AttemptEntry], total: int, *, at: datetime, goes_on: bool) -> tuple[AttemptEntry, ...]:
-    """Return all runs as one entry, and, to the minute, what the host lost or gave back."""
-    begun = [entry for entry in runs if not goes_on or to_minute(entry.started_at) + MINUTE <= at]
+    """Return all runs as one attempt, and, to the minute, what the host lost or gave back."""
+    begun = [attempt for attempt in runs if not goes_on or to_minute(attempt.started_at) + MINUTE <= at]
     if not begun:
         return ()
     interrupted = [
-        replace(entry, started_at=to_minute(entry.started_at), ended_at=to_minute(entry.ended_at))
-        for entry in begun
-        if entry.outcome in ("lost", "given-back") and entry.ended_at and (not goes_on or _end(entry) <= at)
+        replace(attempt, started_at=to_minute(attempt.started_at), ended_at=to_minute(attempt.ended_at))
+        for attempt in begun
+        if attempt.outcome in ("lost", "given-back") and attempt.ended_at and (not goes_on or _end(attempt) <= at)
     ]
-    outcomes = {entry.outcome for entry in begun}
-    ended_at = max((entry.ended_at for entry in begun if entry.ended_at), default=None)
+    outcomes = {attempt.outcome for attempt in begun}
+    ended_at = max((attempt.ended_at for attempt in begun if attempt.ended_at), default=None)
     outcome = next((name for name in ("failed", "cancelled") if name in outcomes), "done")
     everything = AttemptEntry(
         first_run=0,
         last_run=total - 1,
         kind="runs",
-        attempt=max(entry.attempt for entry in begun),
+        attempt=max(attempt.attempt for attempt in begun),
         outcome="running" if goes_on or ended_at is None else outcome,
-        started_at=to_minute(min(entry.started_at for entry in begun)),
+        started_at=to_minute(min(attempt.started_at for attempt in begun)),
         ended_at=None if goes_on or ended_at is None else to_minute(ended_at),
     )
-    return (*sorted(interrupted, key=lambda entry: (entry.started_at, entry.first_run, entry.attempt)), everything)
+    return (
+        *sorted(interrupted, key=lambda attempt: (attempt.started_at, attempt.first_run, attempt.attempt)),
+        everything,
+    )
 
 
-def _end(entry: AttemptEntry) -> datetime:
+def _end(attempt: AttemptEntry) -> datetime:
     """Return when a team may know that an attempt has ended."""
-    return to_minute(entry.ended_at or entry.started_at) + MINUTE
+    return to_minute(attempt.ended_at or attempt.started_at) + MINUTE
 
 
-def _n_runs(entry: AttemptEntry) -> int:
-    return entry.last_run - entry.first_run + 1
+def _n_runs(attempt: AttemptEntry) -> int:
+    return attempt.last_run - attempt.first_run + 1
 
 
-def _whole_minutes(found: EvaluationProgress) -> float:
-    return ceil((found.elapsed_s or 0.0) / MINUTE.total_seconds()) * MINUTE.total_seconds()
+def _whole_minutes(progress: EvaluationProgress) -> float:
+    return ceil((progress.elapsed_s or 0.0) / MINUTE.total_seconds()) * MINUTE.total_seconds()

@@ -21,7 +21,7 @@ import server
 from lethe.errors import HostFault
 from server import environment
 from server.config import Settings
-from server.embedded.redis import SILENT_FOR_S, StartTime, die_with_parent, start_redis
+from server.embedded.redis import IDLE_TIMEOUT_S, StartTime, die_with_parent, start_redis
 from server.errors import Conflict
 from server.migrate import upgrade
 from server.private_files import keep_private
@@ -31,7 +31,7 @@ CODE = Path(server.__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class RunningInstance:
-    """Where a running instance is reached, and the processes that it consists of."""
+    """Address and processes of a running instance."""
 
     url: str
     home: Path
@@ -78,7 +78,7 @@ def running(settings: Settings, *, worker: bool = True) -> Iterator[RunningInsta
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Let SIGTERM end this process as Ctrl-C does, so that what it started is stopped."""
+    """Handle SIGTERM like Ctrl-C, so that child processes are stopped."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -207,7 +207,7 @@ def _stop(process: subprocess.Popen[bytes], *, timeout_s: float = 15.0) -> None:
 
 def _wait_until_ready(url: str, web: subprocess.Popen[bytes], *, log: Path) -> None:
     """Return once it answers, or it is given up."""
-    start = StartTime(web.pid, silent_for_s=SILENT_FOR_S, least_s=SILENT_FOR_S / 100)
+    start = StartTime(web.pid, silent_for_s=IDLE_TIMEOUT_S, least_s=IDLE_TIMEOUT_S / 100)
     with httpx.Client(base_url=url, timeout=2.0, trust_env=False) as client:
         while start.goes_on():
             if web.poll() is not None:
@@ -219,6 +219,6 @@ def _wait_until_ready(url: str, web: subprocess.Popen[bytes], *, log: Path) -> N
                 pass
             time.sleep(0.1)
     raise HostFault(
-        f"the web server does not answer, and made no progress for {SILENT_FOR_S:g} s ({start.used_s:.0f} s of a "
+        f"the web server does not answer, and made no progress for {IDLE_TIMEOUT_S:g} s ({start.used_s:.0f} s of a "
         f"processor used); its log: {log}"
     )

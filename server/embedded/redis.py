@@ -29,11 +29,11 @@ from lethe.errors import HostFault
 from server.environment import socket_path
 from server.errors import Conflict
 
-SILENT_FOR_S = 60.0  # without computing: one that starts is waited for while it does
-STARTS_WITHIN_S = 300.0  # of the processor: a web server takes some ten on a slow one
+IDLE_TIMEOUT_S = 60.0  # without computing: one that starts is waited for while it does
+START_CPU_LIMIT_S = 300.0  # of the processor: a web server takes some ten on a slow one
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 PR_SET_PDEATHSIG = 1
-PING_WITHIN_S = 5.0
+PING_TIMEOUT_S = 5.0
 _C_LIBRARY = ctypes.CDLL(None)  # loaded here: a forked child should not load anything
 
 
@@ -48,7 +48,7 @@ class StartTime:
 
     def goes_on(self) -> bool:
         """Return whether to wait on."""
-        if (now_s := processor_s(self._pid)) > self.used_s + self._least_s and now_s < STARTS_WITHIN_S:
+        if (now_s := processor_s(self._pid)) > self.used_s + self._least_s and now_s < START_CPU_LIMIT_S:
             self.used_s, self._since = now_s, time.monotonic()
         return time.monotonic() < self._since + self._silent_for_s
 
@@ -105,7 +105,7 @@ class RedisProcess:
         self.stop()
 
 
-def start_redis(folder: Path, *, silent_for_s: float = SILENT_FOR_S) -> RedisProcess:
+def start_redis(folder: Path, *, silent_for_s: float = IDLE_TIMEOUT_S) -> RedisProcess:
     """Start a Redis in `folder` and wait for its answer. Raises Conflict if one runs there, or HostFault."""
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ def start_redis(folder: Path, *, silent_for_s: float = SILENT_FOR_S) -> RedisPro
 def client_url(broker_url: str) -> str:
     """Return Celery's URL as redis-py understands it."""
     url = re.sub(r"^redis\+socket://", "unix://", broker_url)
-    return re.sub(r"(?<=[?&]ssl_cert_reqs=)CERT_(REQUIRED|OPTIONAL|NONE)\b", lambda found: found[1].lower(), url)
+    return re.sub(r"(?<=[?&]ssl_cert_reqs=)CERT_(REQUIRED|OPTIONAL|NONE)\b", lambda match: match[1].lower(), url)
 
 
 def redis_server_program() -> Path:
@@ -222,7 +222,7 @@ def _client(socket: Path, *, timeout_s: float) -> redis.Redis:
 
 def _wait_until_ready(process: subprocess.Popen[bytes], socket: Path, *, log: Path, silent_for_s: float) -> None:
     start = StartTime(process.pid, silent_for_s=silent_for_s, least_s=0.0)
-    client = _client(socket, timeout_s=min(silent_for_s, PING_WITHIN_S))
+    client = _client(socket, timeout_s=min(silent_for_s, PING_TIMEOUT_S))
     try:
         while start.goes_on() and process.poll() is None:
             try:

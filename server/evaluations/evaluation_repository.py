@@ -179,8 +179,8 @@ def queue_again(session: Session, evaluation_id: str) -> int:
     return changed_rows(session, statement)
 
 
-def most_tries_in_vain(session: Session, evaluation_id: str) -> int:
-    """Return how often the evaluation's worst shard was lost, given back or failed."""
+def max_unsuccessful_attempts(session: Session, evaluation_id: str) -> int:
+    """Return the number of attempts that were lost, given back or failed, of the shard that has the most."""
     tries = (
         select(func.count().label("tries"))
         .select_from(ShardAttempt)
@@ -193,13 +193,8 @@ def most_tries_in_vain(session: Session, evaluation_id: str) -> int:
 
 def wall_time_used(session: Session, evaluation_id: str) -> float:
     """Return the participants' clock over all runs of the evaluation so far, seconds."""
-    return float(
-        session.scalars(
-            select(func.coalesce(func.sum(Shard.wall_time_s), 0.0)).where(
-                Shard.evaluation_id == evaluation_id, Shard.kind == ShardKind.RUNS.value
-            )
-        ).one()
-    )
+    runs = Shard.evaluation_id == evaluation_id, Shard.kind == ShardKind.RUNS.value
+    return float(session.scalars(select(func.coalesce(func.sum(Shard.wall_time_s), 0.0)).where(*runs)).one())
 
 
 def get_shards(session: Session, evaluation_ids: Sequence[str]) -> Sequence[Shard]:
@@ -272,12 +267,9 @@ def free_sample_failures(session: Session, team_id: str, *, since: datetime, bef
 
 def host_faults(session: Session, submission_id: str, split_id: str) -> int:
     """Return how often the host failed at this submission on this split."""
-    failed = (
-        Evaluation.submission_id == submission_id,
-        Evaluation.split_id == split_id,
-        Evaluation.fault == Fault.HOST.value,
-    )
-    return session.scalar(select(func.count()).select_from(Evaluation).where(*failed)) or 0
+    same = Evaluation.submission_id == submission_id, Evaluation.split_id == split_id
+    statement = select(func.count()).select_from(Evaluation).where(*same, Evaluation.fault == Fault.HOST.value)
+    return session.scalar(statement) or 0
 
 
 def get_score(session: Session, evaluation: Evaluation, visibility: str) -> PublicScore | PrivateScore | None:
@@ -301,8 +293,7 @@ def has_score(session: Session, evaluation_id: str) -> bool:
 
 
 def claim_scoring(session: Session, evaluation_id: str, *, lease_s: float) -> int | None:
-    """Lease an evaluation that waits for a score, or whose scorer was lost. Return the attempt, None if nothing is to
-    do."""
+    """Lease an evaluation that waits for a score, or whose scorer was lost. Return the attempt; None if it does not."""
     attempt = Evaluation.scoring_attempt
     one = update(Evaluation).where(Evaluation.id == evaluation_id, _is_to_score())
     leased = one.values(scoring_until=database_time(lease_s), scoring_attempt=attempt + 1)
@@ -336,14 +327,14 @@ def shorten_scoring(session: Session, *, latest: datetime) -> None:
     session.execute(update(Evaluation).where(Evaluation.scoring_until > latest).values(scoring_until=latest))
 
 
-def unscored(session: Session, *, since_before: datetime, most: int, held: bool = False) -> Sequence[str]:
+def unscored(session: Session, *, since_before: datetime, limit: int, held: bool = False) -> Sequence[str]:
     """Return some evaluations that wait for a score, the oldest first; held: also those that a worker scores."""
     unfinished = (Evaluation.state == EvaluationState.SCORING.value) | Evaluation.scoring_until.is_not(None)
     return session.scalars(
         select(Evaluation.id)
         .where(unfinished if held else _is_to_score(), Evaluation.finished_at < since_before)
         .order_by(Evaluation.finished_at, Evaluation.id)
-        .limit(most)
+        .limit(limit)
     ).all()
 
 

@@ -264,11 +264,11 @@ def _progress(
         runs_total=evaluation.n_runs,
         elapsed_s=elapsed,
         remaining_s=None if evaluation.finished_at else remaining_s(elapsed, done, evaluation.n_runs),
-        attempts=tuple(_entry(attempt, shard) for attempt, shard in attempts),
+        attempts=tuple(_shown_attempt(attempt, shard) for attempt, shard in attempts),
     )
 
 
-def _entry(attempt: ShardAttempt, shard: Shard) -> AttemptEntry:
+def _shown_attempt(attempt: ShardAttempt, shard: Shard) -> AttemptEntry:
     """Return an attempt as its team sees it: what an untrusted worker says of a failure is nobody's to know."""
     return AttemptEntry(
         first_run=shard.first_run,

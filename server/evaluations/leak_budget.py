@@ -18,7 +18,7 @@ from server.models.evaluation import Disclosure, Evaluation
 from server.models.submission import Submission
 
 CLASSES = 32  # fewer classes of errors are a participant's fault
-SHOWN = ("message", "run", "exception_type", "file", "line")
+SHOWN_FIELDS = ("message", "run", "exception_type", "file", "line")
 
 ErrorFields = dict[str, Any]
 
@@ -42,7 +42,7 @@ def disclose(session: Session, evaluation: Evaluation, submission: Submission, *
     error = evaluation.error
     if error is None:
         return None
-    shown = {name: error[name] for name in SHOWN if name in error}
+    shown = {name: error[name] for name in SHOWN_FIELDS if name in error}
     if not error.get("on_hidden_data"):
         return shown
     price = estimate_price(detail_bits=float(error.get("detail_bits") or 0.0), n_runs=evaluation.n_runs)

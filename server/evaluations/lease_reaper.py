@@ -44,9 +44,9 @@ def sweep(
     if lease_s is not None:
         evaluation_repository.shorten_scoring(session, latest=at + timedelta(seconds=lease_s))
     long_ago = at - UNSCORED_FOR
-    for evaluation_id in evaluation_repository.unscored(session, since_before=long_ago, most=MAX_WAKE_UPS, held=True):
+    for evaluation_id in evaluation_repository.unscored(session, since_before=long_ago, limit=MAX_WAKE_UPS, held=True):
         _give_up(session, evaluation_id)
-    unscored = evaluation_repository.unscored(session, since_before=forgotten, most=MAX_WAKE_UPS)
+    unscored = evaluation_repository.unscored(session, since_before=forgotten, limit=MAX_WAKE_UPS)
     for evaluation_id in unscored:
         send_after_commit(session, SCORE_EVALUATION, evaluation_id)
     return Swept(leases_lost=lost, hints_sent=sum(waiting.values()), scores_asked=len(unscored))

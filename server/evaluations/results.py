@@ -82,8 +82,8 @@ _ATTEMPT = re.compile(r"^(evaluations/[^/]+/runs-\d+-attempt-\d+)(-[0-9a-f]{16})
 
 def weights_key(result_key: str) -> str:
     """Return where the weights lie that belong to an attempt's outputs, whether there are any or not."""
-    found = _ATTEMPT.match(result_key)
-    return (found[1] if found else result_key.removesuffix(".safetensors")) + _SUFFIX
+    match = _ATTEMPT.match(result_key)
+    return (match[1] if match else result_key.removesuffix(".safetensors")) + _SUFFIX
 
 
 def has_outputs_of(key: str) -> ColumnElement[bool]:

@@ -24,12 +24,12 @@ from server.models.worker import Worker, WorkerState, WorkerToken, host_of
 from server.notifications import dispatch, notification_repository
 
 SEEN_WITHIN = timedelta(seconds=60)  # a worker reports every 20 s, unless it holds a lease
-LEAVING = (WorkerState.DRAINING.value, WorkerState.STOPPED.value)  # as workers that are restarted
+LEAVING_STATES = (WorkerState.DRAINING.value, WorkerState.STOPPED.value)  # as workers that are restarted
 MAIL_AFTER, MAIL_AGAIN_AFTER = timedelta(minutes=10), timedelta(days=1)
-TOLD = "competition.work_waits"
-TAKING = (WorkerState.ACTIVE.value, WorkerState.COOLING.value)
+NOTIFICATION = "competition.work_waits"
+TAKING_STATES = (WorkerState.ACTIVE.value, WorkerState.COOLING.value)
 NO_WORKER = "no worker has been heard of in the last minute: start one with `lethe worker`"
-NONE_TAKES = "no worker that was heard of in the last minute takes new work ({states}): see `lethe workers`"
+NO_TAKING_WORKER = "no worker that was heard of in the last minute takes new work ({states}): see `lethe workers`"
 TRUSTED_ONLY = (
     "these runs are for trusted workers, and only workers with a token are there: start one with `lethe worker` on the "
     "server's side, or let an administrator trust a token"
@@ -74,18 +74,18 @@ def find_unserved(
     if not groups:
         return []
     workers = _alive(session, seen_within)
-    found = []
+    unserved = []
     for group in groups:
         leaving = seen_within > SEEN_WITHIN
         why_not = [_why_not(worker, token, group, leaving_counts=leaving) for worker, token in workers]
         if all(why_not):
             reason = _in_words([each for each in why_not if each], workers)
-            found.append(
+            unserved.append(
                 Unserved(
                     group.split.id, group.competition.slug, group.competition.id, group.shards, group.since, reason
                 )
             )
-    return found
+    return unserved
 
 
 def tell_organisers(session: Session) -> int:
@@ -94,11 +94,11 @@ def tell_organisers(session: Session) -> int:
     for each in find_unserved(session, seen_within=MAIL_AFTER):
         competition = session.get_one(Competition, each.competition_id)
         competition = session.get_one(Competition, competition.root_id)
-        lately = EventFilter(competition_id=competition.id, action=TOLD, since=at - MAIL_AGAIN_AFTER)
+        lately = EventFilter(competition_id=competition.id, action=NOTIFICATION, since=at - MAIL_AGAIN_AFTER)
         if each.since > at - MAIL_AFTER or competition.id in told or audit.events(session, lately, limit=1):
             continue
         told.add(competition.id)
-        audit.record(session, None, TOLD, competition, data={"found": each.reason})
+        audit.record(session, None, NOTIFICATION, competition, data={"found": each.reason})
         text = (
             f"{each.shards} parts of evaluations of {competition.title} wait since {in_words(each.since)}, and nobody "
             f"can do them: {each.reason}. They run by themselves as soon as somebody can"
@@ -146,7 +146,7 @@ def _alive(session: Session, seen_within: timedelta) -> Sequence[tuple[Worker, W
 
 def _why_not(worker: Worker, token: WorkerToken | None, group: _Group, *, leaving_counts: bool = False) -> str:
     """Return why a worker cannot do these shards; empty if it can."""
-    if worker.state not in TAKING and not (leaving_counts and worker.state in LEAVING):
+    if worker.state not in TAKING_STATES and not (leaving_counts and worker.state in LEAVING_STATES):
         return worker.state
     if token is not None:
         if token.revoked_at is not None or token.quarantined_at is not None:
@@ -163,8 +163,8 @@ def _why_not(worker: Worker, token: WorkerToken | None, group: _Group, *, leavin
 def _in_words(why_not: Sequence[str], workers: Sequence[tuple[Worker, WorkerToken | None]]) -> str:
     if not workers:
         return NO_WORKER
-    if all(worker.state not in TAKING for worker, _ in workers):
-        return NONE_TAKES.format(states=", ".join(sorted({worker.state for worker, _ in workers})))
+    if all(worker.state not in TAKING_STATES for worker, _ in workers):
+        return NO_TAKING_WORKER.format(states=", ".join(sorted({worker.state for worker, _ in workers})))
     if TRUSTED_ONLY in why_not:
         return TRUSTED_ONLY
     return REFUSED.format(reason=Counter(each for each in why_not if each not in set(WorkerState)).most_common(1)[0][0])

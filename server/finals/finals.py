@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from server import audit
-from server.competitions import competition_repository, competitions, lifecycle, participation, phases
+from server.competitions import competition_repository, competitions, lifecycle, participation
 from server.competitions.stored_file import UnreadableCompetition, stored_file
 from server.config import get_settings
 from server.datetime_format import in_words
@@ -264,7 +264,7 @@ def _settle(session: Session, final: Submission, split: Split, evaluation: Evalu
 
 
 def _check_still_open(competition: Competition, team: Team) -> None:
-    until = phases.deadline(competition, team)
+    until = lifecycle.deadline(competition, team)
     is_extended = competition.state == CompetitionState.CLOSED and competition.frozen_at is None
     if not (competition.state == CompetitionState.OPEN or is_extended) or now() >= until:
         raise Conflict(f"Finals of {competition.slug} are chosen while it is open, until {in_words(until)}")

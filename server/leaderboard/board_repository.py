@@ -15,7 +15,7 @@ from server.models.competition import Split, Team
 from server.models.evaluation import Evaluation, PrivateScore, PublicScore, ScoreTable, score_table
 from server.models.submission import Submission
 
-PORTION = 500  # rows that are read while other threads wait
+BATCH_SIZE = 500  # rows that are read while other threads wait
 
 
 def entries(
@@ -58,7 +58,7 @@ def replicates(session: Session, visibility: Visibility, submission_ids: Sequenc
         .join(Evaluation, Evaluation.id == table.evaluation_id)
         .where(table.submission_id.in_(submission_ids), Evaluation.is_current.is_(True))
     )
-    return {submission_id: found for submission_id, found in session.execute(statement) if found is not None}
+    return {submission_id: values for submission_id, values in session.execute(statement) if values is not None}
 
 
 def tries(
@@ -104,7 +104,7 @@ def best_over_time(
 def _rows(session: Session, statement: Executable) -> Iterator[Any]:
     """Yield the rows of a statement that has thousands, past the ORM: that doubles what a row costs."""
     session.flush()
-    for portion in session.connection().execute(statement).partitions(PORTION):
+    for portion in session.connection().execute(statement).partitions(BATCH_SIZE):
         yield from portion
 
 

@@ -10,16 +10,26 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
-from server.competitions import competitions, phases
+from server.competitions import competitions, lifecycle
 from server.competitions.lifecycle import is_revealed
 from server.competitions.stored_file import stored_file
 from server.cost_cache import CostCache
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber
 from server.leaderboard import board_repository, combination
-from server.leaderboard.columns import BoardColumn, board_columns, columns_for_participants
 from server.leaderboard.combination import TaskBoard
-from server.leaderboard.ranking import Entry, Row, RowKind, Rung, Try, climb, rank
+from server.leaderboard.ranking import (
+    BoardColumn,
+    Entry,
+    Row,
+    RowKind,
+    Rung,
+    Try,
+    board_columns,
+    climb,
+    columns_for_participants,
+    rank,
+)
 from server.models.account import Account
 from server.models.competition import Competition
 
@@ -196,7 +206,7 @@ def scores_over_time(
 
 def check_phase(competition: Competition, visibility: Visibility, phase: str) -> None:
     """Raise NotFound for a phase that the competition does not have, or whose submissions have no private scores."""
-    names = phases.names(stored_file(competition))
+    names = lifecycle.phase_names(stored_file(competition))
     if phase and (phase not in names or visibility is Visibility.PRIVATE):
         there = ", ".join(names) or "none"
         raise NotFound(f"{competition.slug} has no leaderboard of {phase!r} on this split; phases: {there}")
@@ -261,7 +271,7 @@ def ladder_rungs(session: Session, competition: Competition, team_ids: Sequence[
     step = file.board.step
     return {
         submission_id: rung
-        for phase in (*phases.names(file), "")
+        for phase in (*lifecycle.phase_names(file), "")
         for own in board_repository.tries(
             session, competition.id, n_models=file.n_models, team_ids=team_ids, phase=phase
         ).values()
@@ -296,10 +306,10 @@ def summary(session: Session, competition: Competition) -> Summary:
     if stored_file(competition).tasks:
         board = board_for(session, competition, visibility, organiser=False)
         best = board.leader.entry.score if board.leader else None
-        found = Summary(board.teams, best, gate.share_of(best, board.oracle))
+        result = Summary(board.teams, best, gate.share_of(best, board.oracle))
     else:
-        found = every.get((competition.id, visibility), NOTHING)
-    return Summary(found.teams, None, None) if gate.shows_ladder(competition, visibility) else found
+        result = every.get((competition.id, visibility), NOTHING)
+    return Summary(result.teams, None, None) if gate.shows_ladder(competition, visibility) else result
 
 
 def _every(session: Session) -> _Summaries:

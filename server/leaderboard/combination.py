@@ -23,8 +23,7 @@ from lethe.competition.visibility import Visibility
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber
 from server.evaluations.paired_test import NORMAL_QUANTILE_95, SIGNIFICANCE, two_sided_p_value
-from server.leaderboard.columns import BoardColumn, ColumnValue
-from server.leaderboard.ranking import Entry, Row, RowKind
+from server.leaderboard.ranking import BoardColumn, ColumnValue, Entry, Row, RowKind
 
 Floats = NDArray[np.float64]
 MAX_DRAWS = 2048  # that more shuffles are made up to
@@ -124,19 +123,19 @@ def _draws(teams: Sequence[Mapping[str, TaskScore]], scores: Floats, names: Sequ
     return np.maximum(draws, 0.0)
 
 
-def _draws_of_task(found: Sequence[TaskScore | None], place: int) -> Floats | None:
+def _draws_of_task(scores: Sequence[TaskScore | None], place: int) -> Floats | None:
     """Return how far each score moves, shape (draws, teams), 0 for a missing one; None if they are not paired."""
-    replicates = [each.replicates for each in found if each is not None]
+    replicates = [each.replicates for each in scores if each is not None]
     if not replicates:
-        return np.empty((0, len(found)))
+        return np.empty((0, len(scores)))
     if any(each is None for each in replicates):
         return None
     drawn = {(each["seed"], each["n_models"], len(each["headline"])) for each in replicates if each is not None}
     if len(drawn) != 1:
         return None
     length = drawn.pop()[2]
-    moves = np.zeros((length, len(found)))
-    for column, each in enumerate(found):
+    moves = np.zeros((length, len(scores)))
+    for column, each in enumerate(scores):
         if each is not None and each.replicates is not None:
             headline = np.asarray(each.replicates["headline"], np.float64)
             moves[:, column] = float(each.replicates["factor"]) * (headline - headline.mean())
@@ -157,12 +156,12 @@ def _tied_groups(values: Floats, moved: Floats, counts: NDArray[np.bool_]) -> di
     return groups
 
 
-def interval(found: Combined) -> tuple[float, float] | None:
+def interval(combined: Combined) -> tuple[float, float] | None:
     """Return the 95 % interval, value +- 1.96 standard errors, cut off at 0 below, as that of one task's score."""
-    if found.standard_error is None:
+    if combined.standard_error is None:
         return None
-    reach = NORMAL_QUANTILE_95 * found.standard_error
-    return max(0.0, found.score - reach), found.score + reach
+    reach = NORMAL_QUANTILE_95 * combined.standard_error
+    return max(0.0, combined.score - reach), combined.score + reach
 
 
 @dataclass(frozen=True)
@@ -243,7 +242,7 @@ def entries(
     lines = {board.name: board.entries for board in boards}
     teams = list(dict.fromkeys(team for own in lines.values() for team in own))
     own = [{name: line[team] for name, line in lines.items() if team in line} for team in teams]
-    found = combine(
+    combinations = combine(
         [{name: _score(entry, replicates or {}) for name, entry in of_team.items()} for of_team in own],
         rule,
         names=[board.name for board in boards],
@@ -252,7 +251,7 @@ def entries(
     )
     return [
         _entry(list(of_team.values()), combined, visibility, activity.get(team))
-        for team, of_team, combined in zip(teams, own, found, strict=True)
+        for team, of_team, combined in zip(teams, own, combinations, strict=True)
         if combined is not None
     ]
 

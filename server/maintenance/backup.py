@@ -30,9 +30,9 @@ from server.storage import Storage, StoredFile
 FILES, HASHES, LIST = "storage", "SHA256SUMS", "backup.json"
 DAMAGED = "DAMAGED"  # in a copy of damaged files: their names
 PREFIXES = ("submissions", "evaluations", "splits", "datasets")
-COPIERS = 16  # files at a time
-SHOWN = 5  # damaged files that a refusal names
-IN_SERIES = "????-??-??T??????Z"  # the folders of a series, by their time
+COPY_THREADS = 16  # files at a time
+MAX_NAMED = 5  # damaged files that a refusal names
+SERIES_PATTERN = "????-??-??T??????Z"  # the folders of a series, by their time
 
 
 class DamagedBackup(HostFault):
@@ -93,7 +93,8 @@ def verify(settings: Settings, folder: Path) -> int:
     copied = {name.removeprefix(f"{FILES}/"): sha256 for name, sha256 in _hashes(folder).items()}
     wanted = named | _of_manifests(folder, named)
     if damaged := sorted(key for key, sha256 in wanted.items() if copied.get(key) != sha256):
-        listed = f"{', '.join(damaged[:SHOWN])}{f' and {len(damaged) - SHOWN} more' if len(damaged) > SHOWN else ''}"
+        more = f" and {len(damaged) - MAX_NAMED} more" if len(damaged) > MAX_NAMED else ""
+        listed = ", ".join(damaged[:MAX_NAMED]) + more
         raise DamagedStorage(damaged, f"{folder} holds files that are not what the database says: {listed}")
     return len(wanted)
 
@@ -116,7 +117,7 @@ def back_up_in_series(settings: Settings, folder: Path, *, keep: int) -> tuple[P
     are damaged, the newest copy is kept as it is beside the whole ones, what can be computed is computed again, and
     DamagedStorage is raised.
     """
-    backups = sorted(folder.glob(IN_SERIES))
+    backups = sorted(folder.glob(SERIES_PATTERN))
     made = [each for each in backups if (each / LIST).exists()]
     for broken_off in set(backups) - set(made):
         shutil.rmtree(broken_off)
@@ -223,7 +224,7 @@ def _copy(
         return target.write(file.key, data), len(data)
 
     files = [file for prefix in PREFIXES for file in source.listed(prefix)]
-    with ThreadPoolExecutor(COPIERS) as pool:  # a copy mostly waits: for the network, or for the disk to have it
+    with ThreadPoolExecutor(COPY_THREADS) as pool:  # a copy mostly waits: for the network, or for the disk to have it
         copied = list(pool.map(copy, files))
     hashes = {f"{FILES}/{file.key}": sha256 for file, (sha256, _) in zip(files, copied, strict=True)}
     return Copied(database, len(hashes), sum(size for _, size in copied)), hashes
@@ -241,9 +242,9 @@ def _check(folder: Path) -> None:
         name for name, sha256 in listed.items() if not (folder / name).is_file() or _hash_file(folder / name) != sha256
     ]
     if damaged:
-        more = f" and {len(damaged) - SHOWN} more" if len(damaged) > SHOWN else ""
+        more = f" and {len(damaged) - MAX_NAMED} more" if len(damaged) > MAX_NAMED else ""
         raise DamagedBackup(
-            f"{folder} is damaged: {', '.join(damaged[:SHOWN])}{more}: missing, or not what was backed up"
+            f"{folder} is damaged: {', '.join(damaged[:MAX_NAMED])}{more}: missing, or not what was backed up"
         )
 
 

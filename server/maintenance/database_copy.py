@@ -15,17 +15,17 @@ import psycopg
 from sqlalchemy import URL, make_url
 
 from lethe.errors import HostFault
-from server.db import CONNECT_WITHIN_S, TCP, make_engine
+from server.db import CONNECT_TIMEOUT_S, TCP, make_engine
 from server.errors import Conflict
 
 SQLITE_COPY, POSTGRES_COPY = "lethe.db", "lethe.dump"
-DATABASE_WITHIN_S = 600.0  # to create or drop one
+CREATE_TIMEOUT_S = 600.0  # to create or drop one
 
-LOOKED_AT_EVERY_S = 15.0  # whether PostgreSQL answers, while one of its programs works
+CHECK_INTERVAL_S = 15.0  # whether PostgreSQL answers, while one of its programs works
 
-SILENT_S = 60.0  # after which that program is ended: it would wait for ever
+UNRESPONSIVE_AFTER_S = 60.0  # after which that program is ended: it would wait for ever
 
-LIMITS = {name: str(value) for name, value in ({"connect_timeout": CONNECT_WITHIN_S} | TCP).items()}
+LIMITS = {name: str(value) for name, value in ({"connect_timeout": CONNECT_TIMEOUT_S} | TCP).items()}
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def restored(url: str, folder: Path) -> Iterator[str]:
             yield f"sqlite:///{copy}"
         return
     name = f"lethe_restore_{secrets.token_hex(4)}"
-    engine = make_engine(url, statement_within_s=DATABASE_WITHIN_S).execution_options(isolation_level="AUTOCOMMIT")
+    engine = make_engine(url, statement_within_s=CREATE_TIMEOUT_S).execution_options(isolation_level="AUTOCOMMIT")
     try:
         with engine.connect() as connection:
             connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE template0")
@@ -118,13 +118,13 @@ def _run(program: str, url: str, *arguments: str) -> None:
 def _said_at_end(process: subprocess.Popen[str], program: str, server: URL) -> str:
     """Return what a program has written to standard error. Raises HostFault where the server is silent for long."""
     answered = time.monotonic()
-    while time.monotonic() < answered + SILENT_S:
+    while time.monotonic() < answered + UNRESPONSIVE_AFTER_S:
         try:
-            return process.communicate(timeout=LOOKED_AT_EVERY_S)[1]
+            return process.communicate(timeout=CHECK_INTERVAL_S)[1]
         except subprocess.TimeoutExpired:
             if not _is_silent(server):
                 answered = time.monotonic()
-    raise HostFault(f"{program} was ended: PostgreSQL was silent for {SILENT_S:.0f} s")
+    raise HostFault(f"{program} was ended: PostgreSQL was silent for {UNRESPONSIVE_AFTER_S:.0f} s")
 
 
 def _is_silent(server: URL) -> bool:

@@ -28,7 +28,7 @@ class Garbage:
 
 MANIFEST = "manifest.json"  # of a split
 _FOLDERS = select(Competition.slug, Split.visibility, Split.version).join(Split, Split.competition_id == Competition.id)
-_RAN = (Submission.stage != Stage.CANCELLED) | Submission.refunded.is_(False)
+_WAS_RUN = (Submission.stage != Stage.CANCELLED) | Submission.refunded.is_(False)
 
 
 def find_garbage(session: Session, storage: Storage, *, older_than: datetime) -> Iterator[Garbage]:
@@ -48,7 +48,7 @@ def is_referred_to(session: Session, key: str) -> bool:
     """Return whether a row refers to this one file now."""
     prefix, *parts = key.split("/")
     if prefix == "submissions":
-        wanted = exists().where(Submission.content_sha256 == parts[-1], _RAN)
+        wanted = exists().where(Submission.content_sha256 == parts[-1], _WAS_RUN)
     elif prefix == "evaluations":
         wanted = exists().where(has_outputs_of(key) if is_weights(key) else Shard.result_key == key)
     elif prefix == "datasets":
@@ -67,7 +67,7 @@ def named_files(session: Session) -> dict[str, str]:
     ready = _FOLDERS.add_columns(Split.manifest_sha256).where(Split.state == SplitState.READY.value)
     datasets = select(Dataset.sha256).where(Dataset.deleted_at.is_(None)).distinct()
     return {
-        **{content_key(sha256): sha256 for sha256 in session.scalars(contents.where(own, _RAN))},
+        **{content_key(sha256): sha256 for sha256 in session.scalars(contents.where(own, _WAS_RUN))},
         **{str(key): str(sha256) for key, sha256 in session.execute(results.where(own, *done))},
         **{dataset_key(sha256): sha256 for sha256 in session.scalars(datasets)},
         **{
@@ -98,7 +98,7 @@ class _Below:
 
 def _contents(session: Session) -> set[str]:
     """Return the contents that count: what was cancelled before it ran does not, and its code is nobody's business."""
-    wanted = select(Submission.content_sha256).where(_RAN).distinct()
+    wanted = select(Submission.content_sha256).where(_WAS_RUN).distinct()
     return {content_key(sha256) for sha256 in session.scalars(wanted)}
 
 

@@ -71,10 +71,10 @@ def collect(database: Database, storage: Storage, *, keep_hours: float, delete: 
     """
     with database.read() as session:
         older_than = clock(session) - timedelta(hours=keep_hours)
-        found = list(find_garbage(session, storage, older_than=older_than))
+        unused = list(find_garbage(session, storage, older_than=older_than))
     if not delete:
-        return found
-    return [garbage for garbage in found if _remove(database, storage, garbage, older_than=older_than)]
+        return unused
+    return [garbage for garbage in unused if _remove(database, storage, garbage, older_than=older_than)]
 
 
 def _remove(database: Database, storage: Storage, garbage: Garbage, *, older_than: datetime) -> bool:

@@ -12,7 +12,7 @@ from server.models.competition import Split
 from server.models.evaluation import Evaluation, EvaluationState, MetricResult, score_table
 from server.models.submission import Submission
 
-PORTION = 1000  # ids in one statement
+BATCH_SIZE = 1000  # ids in one statement
 MAX_CANDIDATES = 100
 
 
@@ -142,8 +142,8 @@ def of_submissions(
         )
     )
     rows: list[tuple[Any, ...]] = []
-    for first in range(0, len(submission_ids), PORTION):
-        some = submission_ids[first : first + PORTION]
+    for first in range(0, len(submission_ids), BATCH_SIZE):
+        some = submission_ids[first : first + BATCH_SIZE]
         rows += map(tuple, session.execute(statement.where(Evaluation.submission_id.in_(some))))
     rows.sort(key=lambda values: values[:2])
     return [SubmissionValue(*values[2:]) for values in rows]

@@ -29,7 +29,7 @@ from server.models.evaluation import Evaluation, MetricResult
 from server.models.submission import Submission
 from server.queue import COMPUTE_METRICS, send_after_commit
 
-UPGRADED_WITHIN = timedelta(minutes=10)  # until then processes of two versions may work side by side
+UPGRADE_WINDOW = timedelta(minutes=10)  # until then processes of two versions may work side by side
 MAX_MESSAGES = 20
 MAX_ROWS = 1000  # in which they are looked for
 
@@ -79,20 +79,20 @@ def waiting(session: Session, evaluation_id: str) -> list[WaitingMetric]:
     return [WaitingMetric(row.id, row.metric_id, row.parameters, row.attempts) for row in rows]
 
 
-def record(session: Session, found: Mapping[int, ComputedMetric]) -> None:
+def record(session: Session, computed: Mapping[int, ComputedMetric]) -> None:
     """Store computed metrics by their row's id. Doing it twice changes nothing.
 
     What a submission of a team tells it is counted in its leak budget: the first value of each row, if the team sees it
     now. What is opened later or computed again comes without a submission and is not counted.
     """
     bits: defaultdict[str, float] = defaultdict(float)
-    for row_id, computed in found.items():
+    for row_id, result in computed.items():
         row = session.get(MetricResult, row_id)
         if row is None:
             continue
         if row.metric_version is None:
-            bits[row.evaluation_id] += gate.bits_of_metric(computed)
-        for name, value in computed.model_dump().items():
+            bits[row.evaluation_id] += gate.bits_of_metric(result)
+        for name, value in result.model_dump().items():
             setattr(row, name, value)
         row.computed_at = now()
     for evaluation_id, told in bits.items():
@@ -127,9 +127,7 @@ def keep(session: Session, evaluation_id: str) -> None:
 def recompute_outdated(session: Session) -> Sequence[str]:
     """Mark values of an older version, which stood a while, for computing again. Return some evaluations."""
     risen = {entry.id: entry.version for entry in metrics().values() if entry.version > 1}
-    rows = metric_result_repository.outdated(
-        session, risen, computed_before=now() - UPGRADED_WITHIN, limit=MAX_MESSAGES
-    )
+    rows = metric_result_repository.outdated(session, risen, computed_before=now() - UPGRADE_WINDOW, limit=MAX_MESSAGES)
     metric_result_repository.ask_again(session, [row.id for row in rows], at=now())
     return list(dict.fromkeys(row.evaluation_id for row in rows))
 

@@ -15,7 +15,7 @@ from server.models.submission import Fault, Submission
 from server.notifications import email_delivery, notification_repository, outbox, webhooks
 from server.notifications.email_delivery import EmailContent
 
-OF_SUBMISSIONS = frozenset({"submission.scored", "submission.failed"})
+SUBMISSION_EVENTS = frozenset({"submission.scored", "submission.failed"})
 DECISIONS: Mapping[str, Callable[..., EmailContent]] = {  # what waits for the organisers, with the mail that says so
     "submission.unconfirmed": email_delivery.unconfirmed_email,
     "final.failed": email_delivery.failed_final_email,
@@ -40,7 +40,7 @@ def announce(session: Session, competition: Competition, data: dict[str, Any]) -
 
 def notify(session: Session, competition_id: str, event: str, data: dict[str, Any]) -> None:
     """Store the messages about an event of webhooks.EVENTS. data: for programs; `submission` is an id."""
-    if event in OF_SUBMISSIONS and session.get_one(Competition, competition_id).parent_id is not None:
+    if event in SUBMISSION_EVENTS and session.get_one(Competition, competition_id).parent_id is not None:
         return  # of a part; the submission that it is a part of has an event of its own
     if event in DECISIONS:
         _notify_of_decision(session, session.get_one(Competition, competition_id), event, data)
@@ -49,7 +49,7 @@ def notify(session: Session, competition_id: str, event: str, data: dict[str, An
     if not outbox.sends_mail():
         return
     competition = session.get_one(Competition, competition_id)
-    if event in OF_SUBMISSIONS:
+    if event in SUBMISSION_EVENTS:
         submission = session.get_one(Submission, data["submission"])
         _mail_team(session, competition, event, submission=submission, tasks=data.get("tasks", {}))
     elif event == "worker_token.quarantined":

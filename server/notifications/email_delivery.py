@@ -25,7 +25,7 @@ from server.notifications.outbox import page_url
 
 TIMEOUT_S = 10.0  # of each answer of the mail server
 PERMANENT = range(500, 600)
-AT_ONCE = 100  # over one connection
+BATCH_SIZE = 100  # over one connection
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def send(database: Database, settings: Settings, *, at: datetime) -> int:
     if not settings.smtp_host:
         return 0
     sent = 0
-    emails = outbox.take(database, EMAILS, _read, at=at, limit=AT_ONCE)
+    emails = outbox.take(database, EMAILS, _read, at=at, limit=BATCH_SIZE)
     for email, problem in send_all(settings, emails) if emails else ():
         error, is_permanent = (problem.text, problem.is_permanent) if problem else ("", False)
         outbox.note_end(database, EMAILS, email.mail_id, error=error, is_permanent=is_permanent)

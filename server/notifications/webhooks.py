@@ -164,7 +164,7 @@ def _check(url: str, events: Sequence[str], *, allow_private: bool) -> None:
 
 
 TIMEOUT_S = 10.0  # of one message from first to last, however slowly its receiver goes about it
-AT_ONCE = 20
+BATCH_SIZE = 20
 
 
 class Refused(Exception):
@@ -183,7 +183,7 @@ class Message:
 
 def deliver(database: Database, settings: Settings, *, at: datetime, allow_private: bool = False) -> int:
     """Send what is due. Return how many arrived. Safe to run twice. allow_private: also to private networks."""
-    messages = outbox.take(database, DELIVERIES, partial(_read, settings), at=at, limit=AT_ONCE)
+    messages = outbox.take(database, DELIVERIES, partial(_read, settings), at=at, limit=BATCH_SIZE)
     errors = asyncio.run(_post_all(messages, allow_private=allow_private)) if messages else []
     for message, error in zip(messages, errors, strict=True):
         outbox.note_end(database, DELIVERIES, message.delivery_id, error=error)

@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import IO, Any
 
 import structlog
+from markupsafe import Markup, escape
 
 import server
 from lethe import errors
 from lethe.errors import AppError, HostFault, InvalidInput, Violation
 from server.errors import Overloaded, RateLimited
 from server.parsing.process import (
-    AT_ONCE,
+    MAX_CHILDREN,
     MAX_OF_ONE_ACCOUNT,
     MAX_WAITING,
     MEMORY_BYTES,
@@ -46,7 +47,7 @@ ANSWER_AFTER_S = 10  # the end of a task's time
 BUSY_S = 10
 PATIENCE_S = 1.0
 ATTEMPTS = 2  # at finding a reader: one that was killed may take a text's place in the queue with it
-_FOR_PAGES = threading.BoundedSemaphore(AT_ONCE)
+_FOR_PAGES = threading.BoundedSemaphore(MAX_CHILDREN)
 _FOR_FILES_OF_PAGES = threading.BoundedSemaphore(1)  # of its own: no page waits for what takes a minute
 
 
@@ -110,10 +111,10 @@ class ParsingProcess:
 
 
 class ReadingTurns:
-    """Lets AT_ONCE texts be read at a time, and only so many of one account wait for it."""
+    """Lets MAX_CHILDREN texts be read at a time, and only so many of one account wait for it."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="parsing")
+        self._threads = ThreadPoolExecutor(MAX_CHILDREN, thread_name_prefix="parsing")
         self._for_files = ThreadPoolExecutor(1, thread_name_prefix="parsing-file")
         self._waiting: Counter[str] = Counter()
 
@@ -233,8 +234,8 @@ def _result(task: str, answer: bytes, limits: TaskLimits) -> Any:
     try:
         reply = json.loads(answer)
     except ValueError:  # nothing, or not all of it: the reader was ended
-        most = f"{limits.cpu_s} s of computing or {MEMORY_BYTES >> 20} MiB of memory"
-        raise Unreadable(f"Reading it takes more than {most}; send less of it") from None
+        limit = f"{limits.cpu_s} s of computing or {MEMORY_BYTES >> 20} MiB of memory"
+        raise Unreadable(f"Reading it takes more than {limit}; send less of it") from None
     if "refused" in reply:
         kind: type[AppError] = getattr(errors, reply["refused"])
         violations = tuple(Violation(**violation) for violation in reply["violations"])
@@ -243,3 +244,23 @@ def _result(task: str, answer: bytes, limits: TaskLimits) -> Any:
         log.error("a text broke its reader", task=task, error=reply["fault"])
         raise Unreadable(f"It cannot be read ({reply['fault']})")
     return reply["result"]
+
+
+def markdown(text: str) -> Markup:
+    """Return Markdown as HTML; as it was written, if it cannot be rendered."""
+    try:
+        return _rendered(text)
+    except HostFault:  # too many are rendered now: the next page may have it
+        return _as_written(text)
+
+
+@lru_cache(maxsize=256)
+def _rendered(text: str) -> Markup:
+    try:
+        return Markup(run_if_free("render_markdown", text.encode()))  # noqa: S704 (the parser escapes; html is off)
+    except (Unreadable, UnicodeEncodeError):
+        return _as_written(text)
+
+
+def _as_written(text: str) -> Markup:
+    return Markup("<pre>{}</pre>").format(escape(text))

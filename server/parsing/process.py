@@ -29,14 +29,14 @@ WALL_S = 20.0
 MEMORY_BYTES = 512 << 20  # address space, and twice the text
 NICENESS = 10  # of what takes longer than an honest text: the web server's answers come first
 NICE_AFTER_S = 0.2
-AT_ONCE = 2  # uploads of each web process, and as many texts for its pages
-CHILDREN = 2 * AT_ONCE + 2  # the last are for a dataset, and one that a page looks at
+MAX_CHILDREN = 2  # uploads of each web process, and as many texts for its pages
+CHILDREN = 2 * MAX_CHILDREN + 2  # the last are for a dataset, and one that a page looks at
 TEXTS_OF_A_CHILD = 20
 FRESH_AFTER_S = 0.1  # of computing: a child that had more to do with a text reads no other
 MAX_WAITING = 64
 MAX_OF_ONE_ACCOUNT = 8  # waiting or being read
 STARTED = b"+"  # begins a child's first line, with its number: from here on, its end is the text's fault
-NOBODY_ASKS = 3  # exit status of a child that finds the other side gone
+CLIENT_GONE = 3  # exit status of a child that finds the other side gone
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class TaskLimits:
     answer_bytes: int = 16 << 20
 
 
-_OF_DATASETS = TaskLimits(cpu_s=180, wall_s=900.0)  # gigabytes are unpacked
-_OF_TASK = {
+_DATASET_LIMITS = TaskLimits(cpu_s=180, wall_s=900.0)  # gigabytes are unpacked
+_TASK_LIMITS = {
     "render_markdown": TaskLimits(answer_bytes=2 << 20),  # a link that is named once and meant often grows without end
-    "check_dataset": _OF_DATASETS,
+    "check_dataset": _DATASET_LIMITS,
     "propose_competition": TaskLimits(cpu_s=20, wall_s=60.0),  # names, a table and some pictures are read
-    "unpack_dataset": TaskLimits(_OF_DATASETS.cpu_s, _OF_DATASETS.wall_s, file_bytes=16 << 30),
+    "unpack_dataset": TaskLimits(_DATASET_LIMITS.cpu_s, _DATASET_LIMITS.wall_s, file_bytes=16 << 30),
 }
 
 TOO_LONG = json.dumps({"fault": "what becomes of it is too long"}).encode()
@@ -62,7 +62,7 @@ TOO_LONG = json.dumps({"fault": "what becomes of it is too long"}).encode()
 
 def get_limits(task: str) -> TaskLimits:
     """Return what a task of server.parsing.tasks may take."""
-    return _OF_TASK.get(task, TaskLimits())
+    return _TASK_LIMITS.get(task, TaskLimits())
 
 
 def main() -> None:
@@ -75,7 +75,7 @@ def main() -> None:
     gc.freeze()  # what the children share stays shared
     for _ in range(CHILDREN):
         _fork(control)
-    while os.waitstatus_to_exitcode(os.wait()[1]) != NOBODY_ASKS:
+    while os.waitstatus_to_exitcode(os.wait()[1]) != CLIENT_GONE:
         _fork(control)
 
 
@@ -85,7 +85,7 @@ def _fork(control: socket.socket) -> None:
         for _ in range(TEXTS_OF_A_CHILD):
             message, descriptors, _, _ = socket.recv_fds(control, 1, 2)
             if not message:
-                os._exit(NOBODY_ASKS)
+                os._exit(CLIENT_GONE)
             began = time.process_time()
             with ExitStack() as opened:
                 connection = opened.enter_context(socket.socket(fileno=descriptors[0]))

@@ -18,8 +18,8 @@ from server.models.notification import Delivery, DeliveryState, QueuedEmail
 from server.models.worker import Worker, WorkerState
 from server.workers.registration import SERVES_OTHERS
 
-GIVEN_BACK_WITHIN = timedelta(minutes=15)
-COUNTED_TO = 10_000  # a longer queue is told by its age
+RETURN_WINDOW = timedelta(minutes=15)
+MAX_COUNTED = 10_000  # a longer queue is told by its age
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def figures(session: Session, *, workers_seen_within_s: float) -> Figures:
         given_back=session.scalars(
             select(func.count())
             .select_from(ShardAttempt)
-            .where(ShardAttempt.outcome == "given-back", ShardAttempt.ended_at > at - GIVEN_BACK_WITHIN)
+            .where(ShardAttempt.outcome == "given-back", ShardAttempt.ended_at > at - RETURN_WINDOW)
         ).one(),
         failed_preparations=session.scalars(
             select(func.count()).select_from(Split).where(Split.state == SplitState.FAILED.value)
@@ -83,7 +83,7 @@ def _overdue_s(session: Session, table: type[QueuedEmail | Delivery], at: dateti
 
 
 def _waiting_by_device(session: Session) -> dict[str, int]:
-    some = select(Shard.split_id).where(in_state(ShardState.QUEUED)).limit(COUNTED_TO).subquery()
+    some = select(Shard.split_id).where(in_state(ShardState.QUEUED)).limit(MAX_COUNTED).subquery()
     rows = session.execute(
         select(func.coalesce(Split.device, "any"), func.count())
         .join(some, some.c.split_id == Split.id)

@@ -36,9 +36,9 @@ def current_evaluations(
     """Return the evaluations that count on a split and have ended: those of some submissions, or all."""
     counts = Evaluation.is_current.is_(True), Evaluation.split_id == split_id, Evaluation.finished_at.is_not(None)
     statement = select(Evaluation).where(*counts).order_by(Evaluation.created_at, Evaluation.id)
-    found = session.scalars(statement).all()
+    evaluations = session.scalars(statement).all()
     wanted = None if submission_ids is None else set(submission_ids)
-    return [evaluation for evaluation in found if wanted is None or evaluation.submission_id in wanted]
+    return [evaluation for evaluation in evaluations if wanted is None or evaluation.submission_id in wanted]
 
 
 def ids_beginning(session: Session, competition_id: str, beginning: str) -> Sequence[str]:

@@ -116,18 +116,18 @@ def complete_ids(session: Session, competition: Competition, chosen: Chosen) -> 
     """Return the choice with complete ids in place of their first characters. Raises InvalidInput naming each wrong."""
     if chosen.submission_ids is None:
         return chosen
-    found = {
+    by_prefix = {
         given: rejudging_repository.ids_beginning(session, competition.id, given) for given in chosen.submission_ids
     }
     wrong = tuple(
         Violation("submissions", "begins several ids" if ids else f"begins no id of {competition.slug}", given[:60])
-        for given, ids in found.items()
+        for given, ids in by_prefix.items()
         if len(ids) != 1
     )
     if wrong:
         named = "; ".join(f"{each.value!r} {each.message}" for each in wrong[:5])
         raise InvalidInput(f"Not every submission is known: {named}", violations=wrong)
-    return replace(chosen, submission_ids=tuple(dict.fromkeys(ids[0] for ids in found.values())))
+    return replace(chosen, submission_ids=tuple(dict.fromkeys(ids[0] for ids in by_prefix.values())))
 
 
 def _tried_scoring(
@@ -230,7 +230,7 @@ def apply(session: Session, competition: Competition, rejudging: Rejudging, *, a
     waiting = sum(evaluation.state not in ENDED for evaluation in evaluations)
     if waiting:
         raise Conflict(f"{waiting} evaluations of the re-judging have not ended yet")
-    found = preview(session, competition, rejudging)
+    previewed = preview(session, competition, rejudging)
     rejudging = _running(session, rejudging)
     before = competitions.get_split(session, competition, Visibility(rejudging.visibility))
     since = rejudging_repository.on_earlier_versions(session, rejudging)
@@ -252,7 +252,7 @@ def apply(session: Session, competition: Competition, rejudging: Rejudging, *, a
         _adopt_scoring(session, competition, rejudging, split)
     send_after_commit(session, GROUP_TIES, split.id)
     rejudging.state, rejudging.ended_at = RejudgingState.APPLIED.value, now()
-    data = {"teams": [asdict(change) for change in found.teams], "submissions": len(found.outcomes)}
+    data = {"teams": [asdict(change) for change in previewed.teams], "submissions": len(previewed.outcomes)}
     audit.record(session, actor, "rejudging.applied", rejudging, reason=rejudging.reason, data=data)
     return rejudging
 
@@ -271,13 +271,13 @@ def _adopt_scoring(session: Session, competition: Competition, rejudging: Rejudg
 
 def retry_host_faults(session: Session, *, max_attempts: int) -> int:
     """Queue again what the host failed at in re-judgings that run, as often as for finals. Return how many."""
-    most = max_attempts * (HOST_RETRIES + 1)
+    limit = max_attempts * (HOST_RETRIES + 1)
     retried = 0
     for evaluation in rejudging_repository.host_failed(session):
         rejudging = rejudging_repository.locked(session, evaluation.rejudging_id)
         if rejudging.state != RejudgingState.RUNNING:
             continue
-        if evaluation_repository.most_tries_in_vain(session, evaluation.id) < most:
+        if evaluation_repository.max_unsuccessful_attempts(session, evaluation.id) < limit:
             rerun.resume(session, evaluation)
             retried += 1
     return retried

@@ -82,7 +82,7 @@ def note_oracle(session: Session, evaluation: Evaluation, oracle: dict[str, Any]
 
 
 class ScoreRecord(BaseModel):
-    """What the scorer found for one evaluation."""
+    """The score of one evaluation, with its parts."""
 
     model_config = ConfigDict(frozen=True)
 

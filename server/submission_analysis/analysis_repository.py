@@ -51,7 +51,7 @@ def submission(session: Session, competition_id: str, submission_id: str) -> Sub
 
 
 def scored_of_team(
-    session: Session, team_id: str, visibility: Visibility, *, most: int
+    session: Session, team_id: str, visibility: Visibility, *, limit: int
 ) -> Sequence[tuple[str, str, float]]:
     """Return id, note (or name of the file) and score of a team's newest submissions with a score that counts."""
     table = score_table(visibility)
@@ -63,7 +63,7 @@ def scored_of_team(
         .join(Evaluation, Evaluation.id == table.evaluation_id)
         .where(Submission.team_id == team_id, Evaluation.is_current.is_(True))
         .order_by(Submission.received_at.desc(), Submission.id)
-        .limit(most)
+        .limit(limit)
     )
     return rows.all()
 

@@ -24,7 +24,7 @@ from server.competitions import competitions
 from server.competitions.stored_file import stored_file
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber, ShownText
-from server.leaderboard.columns import Column
+from server.leaderboard.ranking import Column
 from server.metric_results import metric_result_repository
 from server.metric_results.metric_results import hash_parameters
 from server.models.competition import Competition, Team
@@ -94,14 +94,14 @@ def epsilon_correlations(epsilons: Mapping[str, Float64]) -> Matrix | None:
 def hard_examples(epsilons: Mapping[str, Float64], *, n_models: int) -> list[HardExample]:
     """Return the forget examples that are the hardest for all submissions together, the hardest first."""
     try:
-        found = hardness(_stacked(epsilons), n_models)
+        result = hardness(_stacked(epsilons), n_models)
     except InvalidMetricInput:
         return []
-    each = found.arrays["per_method"]
-    greatest = float(str(found.table["largest_possible"])) / len(epsilons) or 1.0
+    each = result.arrays["per_method"]
+    greatest = float(str(result.table["largest_possible"])) / len(epsilons) or 1.0
     return [
         HardExample(int(example), float(each[example]), float(each[example]) / greatest)
-        for example in found.arrays["order"][:MAX_EXAMPLES]
+        for example in result.arrays["order"][:MAX_EXAMPLES]
     ]
 
 
@@ -201,15 +201,15 @@ def compare(
     if len(wanted) > MAX_COMPARED:
         allowed = f"must be at most {MAX_COMPARED} submissions"
         raise InvalidInput(f"There {allowed}", violations=(Violation("submission", allowed, str(len(wanted))),))
-    found = {
+    evaluated = {
         row.submission.id: row
         for row in metric_result_repository.compared(session, competition.id, visibility.value, wanted)
     }
     own = None if is_organiser else team.id if team else ""
     for submission_id in wanted:
-        if submission_id not in found or own not in (None, found[submission_id].submission.team_id):
+        if submission_id not in evaluated or own not in (None, evaluated[submission_id].submission.team_id):
             raise NotFound(f"{competition.slug} has no submission {submission_id!r} with a score on this split")
-    rows = [found[submission_id] for submission_id in wanted]
+    rows = [evaluated[submission_id] for submission_id in wanted]
     requests = stored_file(competition).report.metrics
     results = _results(session, [row.evaluation_id for row in rows])
     scores = _scores(session, rows, visibility, is_organiser=is_organiser)

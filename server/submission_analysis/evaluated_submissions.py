@@ -120,7 +120,7 @@ def suggest_comparisons(
         if row.entry.submission_id
     )
     team = evaluated.submission.team
-    scored = analysis_repository.scored_of_team(session, team.id, evaluated.visibility, most=MAX_SUGGESTIONS)
+    scored = analysis_repository.scored_of_team(session, team.id, evaluated.visibility, limit=MAX_SUGGESTIONS)
     own = [(submission_id, f"{team.name}, {score:.5f}, {note}") for submission_id, note, score in scored]
     suggested = dict([*islice(best, MAX_SUGGESTIONS), *own])
     suggested.pop(evaluated.submission.id, None)

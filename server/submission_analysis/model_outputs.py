@@ -136,9 +136,9 @@ def decode_epsilons(stored: bytes | None) -> Array | None:
     return None if stored is None else np.frombuffer(stored, "<f4").astype(np.float64)
 
 
-def epsilon_rows(found: Array, name: str = "forget examples") -> Rows:
+def epsilon_rows(epsilons: Array, name: str = "forget examples") -> Rows:
     """Return epsilons for a figure."""
-    return [_row(value, name) for value in found]
+    return [_row(value, name) for value in epsilons]
 
 
 def compare_outputs(
@@ -155,8 +155,8 @@ def compare_outputs(
         return None
     if epsilon is not None and len(epsilon) == unlearned.confidences.shape[1]:
         return OutputComparison(unlearned, retrained, "epsilon", epsilon, _chosen(epsilon))
-    found = separations(unlearned.confidences, retrained.confidences)
-    return OutputComparison(unlearned, retrained, "separation", found, _chosen(found))
+    values = separations(unlearned.confidences, retrained.confidences)
+    return OutputComparison(unlearned, retrained, "separation", values, _chosen(values))
 
 
 def read_arrays(storage: Storage, split: Split, slug: str, shards: Sequence[Shard], *, side: ModelSet) -> Arrays:
@@ -255,11 +255,11 @@ def read_generated_answers(
         return None
     asked = json.loads(questions)["sets"]["forget"]
     columns = _of_original(read, run, n=len(asked)), texts_from_array(retrained[run]), unlearned
-    found = [
+    answers = [
         AnsweredQuestion(row["question"], row["answer"], original, other, own)
         for row, original, other, own in zip(asked, *columns, strict=True)
     ]
-    return GeneratedAnswers(run, n_runs, tuple(found))
+    return GeneratedAnswers(run, n_runs, tuple(answers))
 
 
 def _of_run(storage: Storage, shards: Sequence[Shard], run: int) -> list[str] | None:

@@ -41,8 +41,10 @@ def _with_parts(
     session: Session, competition: Competition, lines: Sequence[ListedSubmission]
 ) -> list[ListedSubmission]:
     """Return the lines with what became of each submission in the tasks."""
-    found = parts.of(session, [line.submission.id for line in lines])
-    scores = organiser_list_repository.public_scores(session, [part.id for own in found.values() for part in own])
+    by_submission = parts.of(session, [line.submission.id for line in lines])
+    scores = organiser_list_repository.public_scores(
+        session, [part.id for own in by_submission.values() for part in own]
+    )
     file = stored_file(competition)
     return [
         replace(
@@ -56,7 +58,7 @@ def _with_parts(
             ),
             failures={task_of(part): str(part.error_class) for part in own if part.stage == Stage.FAILED},
         )
-        if (own := found.get(line.submission.id))
+        if (own := by_submission.get(line.submission.id))
         else line
         for line in lines
     ]

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from sqlalchemy.orm import Session
 
-from server.competitions.phases import Period
+from server.competitions.lifecycle import Period
 from server.datetime_format import in_words
 from server.db import DAY, start_of_day
 from server.errors import QuotaExceeded

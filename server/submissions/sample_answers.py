@@ -23,8 +23,8 @@ NO_QUESTIONS = (
 NOT_YET = "The answers of this submission's model come with its run on the public sample."
 NOT_STORED = "No answers of this submission's model are stored."
 NOT_FINITE = "This submission's model has no answers: its losses on these questions are infinite or not numbers."
-SILENT = "This submission's model answers each of these questions with nothing."
-BEFORE_THEY_COME = (Stage.QUEUED, Stage.SMOKE)
+NO_ANSWERS = "This submission's model answers each of these questions with nothing."
+NOT_YET_RUN = (Stage.QUEUED, Stage.SMOKE)
 
 
 @dataclass(frozen=True)
@@ -66,20 +66,20 @@ def read_sample_answers(session: Session, storage: Storage, submission: Submissi
     rows = tuple(SampleAnswer(**question.model_dump()) for question in asked)
     stored = _stored(session, storage, submission)
     if stored is None or stored.questions_sha256 != hashlib.sha256(data).hexdigest():
-        return SampleAnswers(submission.id, rows, NOT_YET if submission.stage in BEFORE_THEY_COME else NOT_STORED)
+        return SampleAnswers(submission.id, rows, NOT_YET if submission.stage in NOT_YET_RUN else NOT_STORED)
     if stored.answers is None:
         return SampleAnswers(submission.id, rows, NOT_FINITE)
     if len(stored.answers) != len(rows):
         return SampleAnswers(submission.id, rows, NOT_STORED)
     answered = tuple(replace(row, unlearned=own) for row, own in zip(rows, stored.answers, strict=True))
-    return SampleAnswers(submission.id, answered, "" if any(stored.answers) else SILENT)
+    return SampleAnswers(submission.id, answered, "" if any(stored.answers) else NO_ANSWERS)
 
 
 def _stored(session: Session, storage: Storage, submission: Submission) -> UnlearnedAnswers | None:
-    found = submission_repository.public_sample_result(session, submission.id)
-    if found is None:
+    result = submission_repository.public_sample_result(session, submission.id)
+    if result is None:
         return None
     try:
-        return UnlearnedAnswers.model_validate_json(storage.read_verified(*found))
+        return UnlearnedAnswers.model_validate_json(storage.read_verified(*result))
     except NotFound:
         return None

@@ -56,13 +56,13 @@ def find_context(session: Session, view: SubmissionView, split: Split | None) ->
         return None
     competition = view.submission.competition
     by_score = stored_file(competition).ranking.is_by_score
-    found = [
+    scores = [
         (ORACLE, "Oracle", gate.get_oracle_score(split)),
         (ORIGINAL, "Original model", gate.get_original_score(split) if by_score else None),
     ]
     if row := best_baseline(session, competition):
-        found.append(("baseline", row.entry.team, row.entry.score))
-    references = [ScoreReference(kind, name, score) for kind, name, score in found if score is not None]
+        scores.append(("baseline", row.entry.team, row.entry.score))
+    references = [ScoreReference(kind, name, score) for kind, name, score in scores if score is not None]
     references.sort(key=lambda reference: -reference.score)
     return ScoreContext(tuple(references), advice(view.score.final_score, references))
 
@@ -102,8 +102,8 @@ def find_explanation(session: Session, view: SubmissionView, split: Split | None
     if row := best_baseline(session, submission.competition):
         others[row.entry.team] = submission_repository.like_score(session, submission, str(row.entry.submission_id))
     shown = {
-        name: _parts(gate.score(found, submission.competition).breakdown if found else None, attacks)
-        for name, found in others.items()
+        name: _parts(gate.score(stored, submission.competition).breakdown if stored else None, attacks)
+        for name, stored in others.items()
     }
     parts = _parts(own, attacks)
     return explain(parts, oracle=_parts(oracle, attacks), others=shown) if parts else None

@@ -10,8 +10,8 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.runtime.original_filenames import log_as_sent
 from server import audit
-from server.competitions import competition_repository, competitions, lifecycle, participation, phases
-from server.competitions.phases import Period
+from server.competitions import competition_repository, competitions, lifecycle, participation
+from server.competitions.lifecycle import Period
 from server.datetime_format import duration, in_words
 from server.db import DAY, clock_difference, now, start_of_day
 from server.disclosure import gate
@@ -42,7 +42,7 @@ def check_may_submit(session: Session, competition: Competition, account: Accoun
 def check_open(competition: Competition, team: Team | None, received_at: datetime) -> Period:
     """Return where what the team sent at that moment belongs. Raises Conflict if it is not taken."""
     lifecycle.require_no_task(competition)
-    period = phases.period_at(competition, team, received_at)
+    period = lifecycle.period_at(competition, team, received_at)
     if period is not None:
         return period
     if received_at < competition.opens_at:
@@ -101,7 +101,7 @@ def create_submission(
     parent_id: str | None = None,
     is_evaluated: bool = True,
 ) -> Submission:
-    """Store a submission's row and queue its evaluation. automatic: nobody sent it. period: None: in no phase."""
+    """Store a submission's row and queue its evaluation. automatic: no upload. period: None: in no phase."""
     upload = checked.upload
     submission = Submission(
         competition_id=competition.id,
@@ -137,7 +137,7 @@ def get_quota(session: Session, competition: Competition, account: Account, *, a
 
 def quota_of_team(session: Session, competition: Competition, team: Team | None, *, at: datetime) -> Quota:
     """Return what a team has left, or one that has submitted nothing yet."""
-    return quota.of(session, team, period=phases.shown_period(competition, team, at), at=at)
+    return quota.of(session, team, period=lifecycle.shown_period(competition, team, at), at=at)
 
 
 def get_own(session: Session, submission_id: str, account: Account) -> Submission:
@@ -235,7 +235,7 @@ def _may_take_back(session: Session, submission: Submission) -> bool:
     day = start_of_day(now())
     taken_back = submission_repository.count_taken_back(session, submission.team_id, since=day, before=day + DAY)
     competition = competition_repository.held(session, submission.competition_id)
-    return taken_back < phases.period_of(competition, submission.phase).per_day
+    return taken_back < lifecycle.period_of(competition, submission.phase).per_day
 
 
 def read_code(storage: Storage, submission: Submission) -> bytes:

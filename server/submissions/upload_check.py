@@ -58,12 +58,12 @@ async def check_for(storage: Storage, upload: Upload, *, account_id: str, file: 
         raise InvalidSubmission(f"tasks {allowed}", violations=(Violation("tasks", allowed, unknown[0][:80]),))
     if not tasks:
         return await check_and_store(storage, upload, account_id=account_id, rules=file.submissions)
-    found = [
+    checks = [
         (name, await check_and_store(storage, upload, account_id=account_id, rules=task.submissions, task=name))
         for name, task in tasks.items()
         if name in upload.tasks or not upload.tasks
     ]
-    return replace(found[0][1], of_tasks={name: checked.entry_point for name, checked in found})
+    return replace(checks[0][1], of_tasks={name: checked.entry_point for name, checked in checks})
 
 
 async def check_and_store(

@@ -53,11 +53,11 @@ def view(
     session: Session, submissions: Sequence[Submission], *, ended_in_full: bool = True, exact: bool = False
 ) -> list[SubmissionView]:
     """Return what teams may see, in order. ended_in_full: progress of ended ones too. exact: for organisers."""
-    found = parts.of(session, [each.id for each in submissions if stored_file(each.competition).tasks])
-    views = _views(session, [*submissions, *chain(*found.values())], ended_in_full=ended_in_full, exact=exact)
-    of_parts = dict(zip((part.id for part in chain(*found.values())), views[len(submissions) :], strict=True))
+    by_submission = parts.of(session, [each.id for each in submissions if stored_file(each.competition).tasks])
+    views = _views(session, [*submissions, *chain(*by_submission.values())], ended_in_full=ended_in_full, exact=exact)
+    of_parts = dict(zip((part.id for part in chain(*by_submission.values())), views[len(submissions) :], strict=True))
     return [
-        _with_parts(view, [of_parts[part.id] for part in found.get(view.submission.id, ())])
+        _with_parts(view, [of_parts[part.id] for part in by_submission.get(view.submission.id, ())])
         for view in views[: len(submissions)]
     ]
 
@@ -92,7 +92,7 @@ def _views(
     progress = evaluations.progress(session, ids)
     if not exact:
         ended = {submission.id for submission in submissions if submission.stage in ENDED}
-        progress = {key: shown_progress(found, is_over=key in ended, at=now()) for key, found in progress.items()}
+        progress = {key: shown_progress(own, is_over=key in ended, at=now()) for key, own in progress.items()}
     scores = _public_scores(session, submissions)
     revealed = finals.revealed_scores(session, submissions)
     cancellable = {each.id for each in evaluations.cancellable(session, submissions)}
@@ -141,8 +141,8 @@ def _public_scores(session: Session, submissions: Sequence[Submission]) -> dict[
     return {s.id: _as_shown(scores[s.id], s, rungs.get(s.id)) for s in shown}
 
 
-def _as_shown(found: PublicScore, submission: Submission, rung: Rung | None) -> ShownScore:
+def _as_shown(stored: PublicScore, submission: Submission, rung: Rung | None) -> ShownScore:
     competition, at = submission.competition, submission.received_at
     if rung is None:
-        return gate.score(found, competition, received_at=at)
-    return gate.score(found, competition, received_at=at, rung=rung.score, is_unconfirmed=rung.is_unconfirmed)
+        return gate.score(stored, competition, received_at=at)
+    return gate.score(stored, competition, received_at=at, rung=rung.score, is_unconfirmed=rung.is_unconfirmed)

@@ -15,8 +15,8 @@ from lethe.errors import NotFound
 from server import audit
 from server.accounts import accounts
 from server.accounts.passwords import digest, new_token
-from server.competitions import competitions, participation, phases
-from server.competitions.phases import Period
+from server.competitions import competitions, lifecycle, participation
+from server.competitions.lifecycle import Period
 from server.competitions.stored_file import stored_file
 from server.datetime_format import in_words
 from server.db import DAY, now, start_of_day
@@ -112,7 +112,7 @@ def decline(session: Session, competition: Competition, invitation_id: str, *, a
 
 
 def leave(session: Session, competition: Competition, account: Account) -> None:
-    """Leave one's team, which is no more once it is empty. Raises Conflict once the team has submitted."""
+    """Leave one's team, which is deleted once it is empty. Raises Conflict once the team has submitted."""
     team = team_repository.locked(session, teams.own_team(session, competition, account).id)
     if not may_leave(session, team):
         raise Conflict("The team has submitted, so its members can no longer leave")
@@ -278,14 +278,14 @@ UNKNOWN = "No such merge request"
 
 
 def check_fits(session: Session, competition: Competition, teams: tuple[Team, Team], *, at: datetime) -> None:
-    """Raise Conflict unless the two together are small enough, and have sent no more than one team could have."""
+    """Raise Conflict if the merged team would be too large, or exceed the quota of one team."""
     limits = stored_file(competition).limits
     if any(team.disqualified_at is not None for team in teams):
         raise Conflict("A disqualified team cannot merge")
     people = sum(team_repository.size(session, team.id) for team in teams)
     if people > limits.team_size:
         raise Conflict(f"Together the teams have {people} people; at most {limits.team_size} are allowed")
-    for period, begin, end in phases.allowed_until(competition, at):
+    for period, begin, end in lifecycle.allowed_until(competition, at):
         sent = sum(team_repository.count_counted(session, team.id, phase=period.name) for team in teams)
         allowed = _allowed(period, begin, end)
         if sent > allowed:

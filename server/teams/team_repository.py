@@ -136,7 +136,7 @@ def team_called(session: Session, *, competition_id: str, name_keys: Collection[
 
 
 def end_growth(session: Session, team_id: str, at: datetime) -> None:
-    """End the open invitations and merge requests of a team that is no more."""
+    """Close the open invitations and merge requests of a deleted team."""
     session.execute(
         update(Invitation).where(Invitation.team_id == team_id, Invitation.ended_at.is_(None)).values(ended_at=at)
     )

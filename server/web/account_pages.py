@@ -7,7 +7,7 @@ from fastapi import Form, Request, Response
 from sqlalchemy.orm import Session
 
 from lethe.errors import AppError, InvalidInput, Violation
-from server.accounts import accounts, email_confirmation, second_factor, sessions, tokens
+from server.accounts import accounts, second_factor, sessions, tokens
 from server.accounts.passwords import digest
 from server.admin import account_deletion as deletion
 from server.deps import SessionDep, SettingsDep
@@ -23,7 +23,7 @@ router = page_router()
 
 Text = Annotated[str, Form(max_length=300)]
 LIFETIMES = {"30": timedelta(days=30), "90": timedelta(days=90), "365": timedelta(days=365)}
-USUAL_SCOPE = Scope.SUBMIT
+DEFAULT_SCOPE = Scope.SUBMIT
 
 
 @router.get("/account")
@@ -77,7 +77,7 @@ def change_mail(
 @router.post("/account/mail/confirmation")
 def send_confirmation(request: Request, session: SessionDep, viewer: MemberDep) -> Response:
     """Send the link that confirms the address again."""
-    email_confirmation.send_letter(session, viewer)
+    accounts.send_confirmation(session, viewer)
     return redirect(request, "/account", flash=Flash("good", "Sent. Follow the link in the mail."))
 
 
@@ -88,7 +88,7 @@ def make_token(
     viewer: MemberDep,
     *,
     label: Text = "",
-    scope: Annotated[Scope, Form()] = USUAL_SCOPE,
+    scope: Annotated[Scope, Form()] = DEFAULT_SCOPE,
     days: Text = "90",
     code: Text = "",
 ) -> Response:
@@ -160,7 +160,7 @@ def _page(
         "account": viewer,
         "tokens": [(row, tokens.get_end(row)) for row in tokens.list_account_tokens(session, viewer)],
         "scopes": list(Scope),
-        "usual_scope": USUAL_SCOPE,
+        "usual_scope": DEFAULT_SCOPE,
         "has_second_factor": second_factor.is_on(viewer),
         "sessions": sessions.list_active(session, viewer),
         "this_session": digest(request.cookies.get(SESSION_COOKIE, "")),

@@ -109,7 +109,7 @@ def get_assets() -> Assets:
 
 router = APIRouter(include_in_schema=False)
 
-FOR_EVER = "public, max-age=31536000, immutable"
+IMMUTABLE = "public, max-age=31536000, immutable"
 
 
 ROBOTS = """\
@@ -143,7 +143,7 @@ async def static_file(content_hash: str, path: str, if_none_match: Annotated[str
     asset = get_assets().get(path)
     if asset is None:
         raise NotFound(f"There is no file {path!r}")
-    headers = {"Cache-Control": FOR_EVER if content_hash == asset.hash else "no-cache", "ETag": f'"{asset.hash}"'}
+    headers = {"Cache-Control": IMMUTABLE if content_hash == asset.hash else "no-cache", "ETag": f'"{asset.hash}"'}
     if if_none_match == headers["ETag"]:
         return Response(status_code=304, headers=headers)
     return Response(asset.body, media_type=asset.media_type, headers=headers)

@@ -7,7 +7,7 @@ from fastapi import BackgroundTasks, Form, Request, Response
 from sqlalchemy.orm import Session
 
 from lethe.errors import AppError, InvalidInput, NotFound
-from server.accounts import accounts, email_confirmation, password_reset, rate_limit, second_factor, sessions
+from server.accounts import accounts, password_reset, rate_limit, second_factor, sessions
 from server.admission import AdmissionDep
 from server.config import Settings
 from server.deps import DatabaseDep, SessionDep, SettingsDep, UnadmittedDatabase
@@ -123,7 +123,7 @@ def start_session(
 def confirm_page(request: Request, session: SessionDep, token: str = "") -> Response:
     """Ask whether the address is the account's: what looks at links before their readers changes nothing."""
     try:
-        account = email_confirmation.find_account(session, token)
+        account = accounts.find_by_confirmation(session, token)
     except AppError as error:
         return _link_page(request, error=error)
     return _link_page(request, token=token, account=account.name, address=account.email or "")
@@ -133,7 +133,7 @@ def confirm_page(request: Request, session: SessionDep, token: str = "") -> Resp
 def confirm(request: Request, session: SessionDep, *, token: Text = "") -> Response:
     """Confirm the address."""
     try:
-        account = email_confirmation.confirm(session, token)
+        account = accounts.confirm_address(session, token)
     except AppError as error:
         return _link_page(request, error=error)
     return _link_page(request, account=account.name, address=account.email or "", is_confirmed=True)

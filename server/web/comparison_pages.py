@@ -55,7 +55,7 @@ def comparison_page(
         "comparison.html",
         place=place,
         tab="compare",
-        found=compared,
+        compared=compared,
         better=BETTER,
         split=split.value,
         may_see_private=_may_see(place, Visibility.PRIVATE),
@@ -109,14 +109,14 @@ def _may_see(place: Place, split: Visibility) -> bool:
 def _candidates(session: Session, place: Place, split: Visibility) -> list[tuple[str, str]]:
     """Return what may be chosen: of the board's best first for organisers, then the newest."""
     gate.check_metrics(place.competition, split, organiser=place.is_organiser)
-    found = dict(
+    names = dict(
         comparison.candidates(session, place.competition, split, team=place.team, is_organiser=place.is_organiser)
     )
     if not place.is_organiser:
-        return list(found.items())
+        return list(names.items())
     board = boards.board_for(session, place.competition, split, organiser=True)
     best = {row.entry.submission_id: row.entry.team for row in board.rows[: 2 * FIRST_SHOWN] if row.entry.submission_id}
-    return list(({key: found.get(key, team) for key, team in best.items()} | found).items())
+    return list(({key: names.get(key, team) for key, team in best.items()} | names).items())
 
 
 def _compare(session: Session, place: Place, split: Visibility, chosen: list[str]) -> SubmissionComparison:
@@ -125,8 +125,8 @@ def _compare(session: Session, place: Place, split: Visibility, chosen: list[str
     )
 
 
-def _is_axis(found: SubmissionComparison, metric: ComparedMetric) -> bool:
-    return any(_loss(metric, line.values[metric.key].value) is not None for line in found.submissions)
+def _is_axis(comparison: SubmissionComparison, metric: ComparedMetric) -> bool:
+    return any(_loss(metric, line.values[metric.key].value) is not None for line in comparison.submissions)
 
 
 def _chosen_axes(axes: list[ComparedMetric], x: str, y: str) -> tuple[str, str] | None:
@@ -143,9 +143,9 @@ def _loss(metric: ComparedMetric, value: float | None) -> float | None:
     return comparison.loss(value, direction=metric.direction, oracle=metric.oracle)
 
 
-def _points(found: SubmissionComparison, across: ComparedMetric, up: ComparedMetric) -> list[dict[str, Any]]:
+def _points(compared: SubmissionComparison, across: ComparedMetric, up: ComparedMetric) -> list[dict[str, Any]]:
     points, losses, errors = [], [], []
-    for number, line in enumerate(found.submissions, start=1):
+    for number, line in enumerate(compared.submissions, start=1):
         values = [line.values[metric.key] for metric in (across, up)]
         pair = [_loss(metric, value.value) for metric, value in zip((across, up), values, strict=True)]
         if None in pair:

@@ -40,7 +40,7 @@ def set_flash(request: Request, response: Response, flash: Flash) -> None:
 
 
 def read_flash(request: Request) -> Flash | None:
-    """Return the message that the last act left, or None if there is none or it is not ours."""
+    """Return the flash message, or None if there is none or its signature is wrong."""
     payload, _, signature = request.cookies.get(FLASH_COOKIE, "").partition(".")
     if not payload or not hmac.compare_digest(signature.encode(), _signature(payload).encode()):
         return None
@@ -61,7 +61,7 @@ def _signature(payload: str) -> str:
 FIELD = "csrf_token"
 HEADER = "x-csrf-token"
 SALT_LENGTH = 16
-NEVER_SENT_AGAIN = ("password", "old", "new", "token")  # secrets are typed again
+SECRET_FIELDS = ("password", "old", "new", "token")  # secrets are typed again
 
 
 class StaleForm(NotAllowed):
@@ -112,7 +112,7 @@ async def _keep_fields(request: Request) -> None:
     if request.headers.get("origin", "null") == "null" or request.headers.get(HEADER) is not None:
         return  # which page sent it is not certain
     fields = [(name, value) for name, value in (await request.form()).multi_items() if name != FIELD]
-    if all(isinstance(value, str) and name not in NEVER_SENT_AGAIN for name, value in fields):
+    if all(isinstance(value, str) and name not in SECRET_FIELDS for name, value in fields):
         request.state.unsent_fields = fields
 
 

@@ -59,7 +59,7 @@ def describe_failure(submission: Submission, *, evaluation: Evaluation | None = 
 
 
 def raised_line(traceback: str, exception_type: str) -> str:
-    """Return the line of a traceback that names the exception and says what it says; empty if none does."""
+    """Return the last line of a traceback, with exception and message; empty if there is none."""
     lines = [line.strip() for line in traceback.splitlines()]
     named = (line for line in reversed(lines) if line.partition(":")[0].rpartition(".")[2] == exception_type)
     return next(named, "") if exception_type else ""
@@ -89,7 +89,7 @@ def highlighted_files(storage: Storage, submission: Submission) -> list[tuple[st
     return [(name, Markup(html)) for name, html in shown]  # noqa: S704 (the formatter escapes)
 
 
-AROUND = 4
+CONTEXT_LINES = 4
 MAX_LINE_LENGTH = 200
 
 
@@ -105,8 +105,8 @@ def excerpt(source: str, line: int) -> tuple[ExcerptLine, ...]:
     lines = source.splitlines()
     if not 1 <= line <= len(lines):
         return ()
-    first = max(1, line - AROUND)
-    shown = lines[first - 1 : line + AROUND]
+    first = max(1, line - CONTEXT_LINES)
+    shown = lines[first - 1 : line + CONTEXT_LINES]
     return tuple(
         ExcerptLine(number, text[:MAX_LINE_LENGTH], number == line) for number, text in enumerate(shown, start=first)
     )

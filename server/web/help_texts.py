@@ -81,7 +81,7 @@ def help_page(name: str) -> HelpPage:
 @lru_cache
 def glossary() -> dict[str, str]:
     """Return the meaning of each word of the glossary."""
-    return {found["term"]: found["meaning"] for found in TERM.finditer((FOLDER / "glossary.md").read_text("utf-8"))}
+    return {match["term"]: match["meaning"] for match in TERM.finditer((FOLDER / "glossary.md").read_text("utf-8"))}
 
 
 def search(query: str) -> list[Found]:
@@ -162,7 +162,7 @@ def _anchor(heading: str) -> str:
 
 
 def _link_within(children: Sequence[Token], folder: Path, names: Mapping[Path, str]) -> None:
-    """Let links to other pages of the help lead there; what the site does not have is no link."""
+    """Rewrite links to other help pages; links to pages that the site lacks become text."""
     is_link: list[bool] = []
     for token in children:
         if token.type == "link_open":

@@ -19,7 +19,7 @@ from server.web.cookies import FLASH_COOKIE, SESSION_COOKIE, theme
 MAX_BYTES = 16 << 20
 MAX_QUERY = 200
 JSON = "application/json"
-STALE = '110 - "the database does not answer: as everybody saw it at {at}"'
+STALE_WARNING = '110 - "the database does not answer: as everybody saw it at {at}"'
 MAIN = b'<main id="main" class="wrap" tabindex="-1">'
 AS_IT_WAS = (
     '<div class="notice notice-warn" role="status">The database does not answer at this moment. '
@@ -31,7 +31,7 @@ Key = tuple[str, str, str]
 
 @dataclass
 class _Answer:
-    """What is sent for a request, while it is sent. Held back: one that says 503."""
+    """The response to a request while it is sent. A 503 is held back."""
 
     headers: Headers
     body: bytes | None
@@ -84,7 +84,7 @@ class LastAnswers(HttpMiddleware):
             return Response(body.replace(MAIN, MAIN + AS_IT_WAS.format(at=made_at).encode(), 1), headers=headers)
         at = made_at.isoformat()
         shown = json.dumps(json.loads(body) | {"as_of": at}).encode()
-        return Response(shown, headers=headers | {"Warning": STALE.format(at=at)})
+        return Response(shown, headers=headers | {"Warning": STALE_WARNING.format(at=at)})
 
 
 def _is_anonymous(request: Request) -> bool:

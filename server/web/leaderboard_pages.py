@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.metrics.scoring.attacks.family import few_models_warnings, smallest_detectable_shift
-from server.competitions import competitions, phases
+from server.competitions import competitions, lifecycle
 from server.competitions.lifecycle import is_revealed
 from server.db import now
 from server.deps import SessionDep
@@ -56,7 +56,7 @@ def leaderboard_page(
     try:
         shown = boards.board_for(session, place.competition, board, organiser=place.is_organiser, phase=phase)
     except NotRevealed as error:
-        names = phases.names(place.file)
+        names = lifecycle.phase_names(place.file)
         seen = {"place": place, "tab": "leaderboard", "error": error, "phases": names}
         return page(request, "sealed_board.html", status=status_of(error), **seen)
     rows = shown.matching(q)
@@ -96,7 +96,7 @@ def leaderboard_page(
         rows_html=html,
         query=q,
         phase=phase,
-        phases=phases.names(place.file),
+        phases=lifecycle.phase_names(place.file),
         is_private=board is Visibility.PRIVATE,
         is_sealed=not is_revealed(place.competition),
         may_see_private=gate.may_see_private(place.competition, organiser=place.is_organiser),
@@ -246,8 +246,8 @@ def scores_figure(session: SessionDep, place: PlaceDep) -> Response:
     until = min(now(), place.competition.closes_at).isoformat()
     rows += [{"at": until, "team": names[team_id], "score": score} for team_id, score in best.items()]
     own = place.team.name if place.team and place.team.id in names else None
-    found = next((row.entry for row in shown.rows if row.entry.kind is RowKind.BASELINE), None)
-    baseline = (found.team, found.score) if found and found.score is not None else None
+    entry = next((row.entry for row in shown.rows if row.entry.kind is RowKind.BASELINE), None)
+    baseline = (entry.team, entry.score) if entry and entry.score is not None else None
     teams = list(names.values())
     return figure(vega_charts.score_over_time(rows, teams=teams, own=own, oracle=shown.oracle, baseline=baseline))
 

@@ -10,8 +10,7 @@ from markupsafe import Markup
 from server.cost_cache import CostCache
 from server.leaderboard.boards import Board
 from server.leaderboard.ranking import Row, RowKind
-from server.web.rendering import environment
-from server.web.template_filters import score
+from server.web.rendering import environment, score
 
 LINES = 100
 STRIP_WIDTH = 1000
@@ -35,7 +34,7 @@ class Strip:
     label: str
 
 
-_fragments: CostCache[Markup] = CostCache(size=len, most=MAX_KEPT)
+_fragments: CostCache[Markup] = CostCache(size=len, max_size=MAX_KEPT)
 _strips: dict[int, Strip | None] = {}  # by version: a board does not change
 
 

@@ -77,7 +77,7 @@ def error_page(request: Request, error: AppError | PageError) -> Response:
 
 
 def _came_from(request: Request) -> str:
-    """Return the page of this server whose form or link led here; empty if there is none, or it is this one."""
+    """Return the referring page of this server; empty if there is none, or it is this one."""
     came_from = _referer(request)
     is_ours = came_from.netloc == request.url.netloc and came_from.path != request.url.path
     return local_path(came_from._replace(scheme="", netloc="").geturl(), default="") if is_ours else ""

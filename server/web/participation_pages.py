@@ -7,9 +7,8 @@ from fastapi import Form, Request, Response
 from lethe.errors import AppError, InvalidInput
 from server.competitions import competitions, participants, participation, questions
 from server.deps import SessionDep
-from server.web.deps import MemberDep, find_place
+from server.web.deps import MemberDep, MemberRequestDep, PlaceRequest, find_place
 from server.web.page_router import page_router
-from server.web.place_request import MemberRequestDep, PlaceRequest
 from server.web.rendering import page, redirect
 
 router = page_router()

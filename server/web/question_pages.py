@@ -10,9 +10,8 @@ from lethe.errors import AppError, NotFound
 from server.competitions import questions
 from server.deps import SessionDep
 from server.models.account import Account
-from server.web.deps import Place, PlaceDep, ViewerDep
+from server.web.deps import MemberRequestDep, Place, PlaceDep, ViewerDep
 from server.web.page_router import page_router
-from server.web.place_request import MemberRequestDep
 from server.web.rendering import page
 
 router = page_router(is_public=True)

@@ -84,14 +84,14 @@ def _reached(view: SubmissionView) -> int:
     attempts = _attempts(view)
     if not attempts:
         return 0
-    return 2 if any(entry.kind == "runs" for entry in attempts) else 1
+    return 2 if any(attempt.kind == "runs" for attempt in attempts) else 1
 
 
-def _events(entry: AttemptEntry) -> list[Event]:
-    what = "Smoke run" if entry.kind == "smoke" else f"Runs {entry.first_run + 1} to {entry.last_run + 1}"
-    again = f", attempt {entry.attempt}" if entry.attempt > 1 else ""
-    if entry.ended_at is None:
-        return [Event(f"{what} in progress{again}", entry.started_at, "now")]
+def _events(attempt: AttemptEntry) -> list[Event]:
+    what = "Smoke run" if attempt.kind == "smoke" else f"Runs {attempt.first_run + 1} to {attempt.last_run + 1}"
+    again = f", attempt {attempt.attempt}" if attempt.attempt > 1 else ""
+    if attempt.ended_at is None:
+        return [Event(f"{what} in progress{again}", attempt.started_at, "now")]
     endings = {
         "done": ("done", "past"),
         "failed": ("failed", "bad"),
@@ -99,8 +99,8 @@ def _events(entry: AttemptEntry) -> list[Event]:
         "given-back": ("given back by a worker that was stopped; resumed elsewhere", "past"),
         "cancelled": ("stopped", "past"),
     }
-    words, kind = endings.get(entry.outcome, (entry.outcome, "past"))
-    return [Event(f"{what} {words}{again}", entry.ended_at, kind)]
+    words, kind = endings.get(attempt.outcome, (attempt.outcome, "past"))
+    return [Event(f"{what} {words}{again}", attempt.ended_at, kind)]
 
 
 WIDTH = 600  # of the drawing of epsilons

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from server.admission import Admission, Shares
 from server.middleware import get_client_address
 
-LOOK_EVERY_S = 1.0
+POLL_INTERVAL_S = 1.0
 MAX_STREAM_S = 60.0
 SPREAD = 0.25  # of the longest time, so that streams that began together do not end together
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -32,7 +32,7 @@ class Frame:
 
 
 class _CountedStream(StreamingResponse):
-    """A stream that counts as one of its reader's, and of all, as long as it is sent."""
+    """A stream that counts against the limits per reader and in total while it is open."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
@@ -67,7 +67,7 @@ async def _events(request: Request, look: Callable[[], Frame]) -> AsyncIterator[
         if frame.is_last:
             yield b"event: end\ndata: end\n\n"
             return
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(POLL_INTERVAL_S)
 
 
 def _message(html: str) -> bytes:

@@ -27,7 +27,7 @@ LINES = 100
 
 @dataclass(frozen=True)
 class ListQuery:
-    """What the address asks for. number: of the page, from 1."""
+    """The query of a list's address. number: of the page, from 1."""
 
     show: Show = Show.NEWEST
     number: int = 1

@@ -12,7 +12,7 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import AppError, InvalidSubmission, Violation
 from lethe.submission.archive import SOURCE_MIB
 from server.admission import AdmissionDep
-from server.competitions import competitions, participation, phases
+from server.competitions import competitions, lifecycle, participation
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.deps import SessionDep, SettingsDep, StorageDep, UnadmittedDatabase
@@ -43,12 +43,12 @@ router = page_router(checks_csrf=False)  # the upload checks its own token, afte
 
 PASTED_NAME = "submission.py"
 MAX_PASTE_BYTES = SOURCE_MIB << 20
-BEFORE_IT_OPENS = (CompetitionState.DRAFT, CompetitionState.PREPARING, CompetitionState.READY)
+NOT_OPENED = (CompetitionState.DRAFT, CompetitionState.PREPARING, CompetitionState.READY)
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What came with the form."""
+    """The fields of the form."""
 
     file: Upload | None
     code: str
@@ -89,7 +89,7 @@ async def submit(
     viewer, file = await admission.read(database, _admit, slug, request)
     upload_check.take(settings, viewer.id)
     async with received_form(
-        request, limit_mib=file.limits.upload_mib, longest_text=MAX_PASTE_BYTES, what=WHAT, refusal=InvalidSubmission
+        request, limit_mib=file.limits.upload_mib, max_text_bytes=MAX_PASTE_BYTES, what=WHAT, refusal=InvalidSubmission
     ) as form:
         sent = await _read(form)
         given = text_field(form, FIELD)
@@ -187,7 +187,7 @@ def _form(
         used_up=used_up,
         barred=barred,
         closed=_closed(place, at=now()),
-        period=phases.shown_period(place.competition, place.team, now()),
+        period=lifecycle.shown_period(place.competition, place.team, now()),
         error=error,
         excerpt=_lines_at_fault(error, sent) if error and sent else (),
         code=sent.code if sent else "",
@@ -199,9 +199,9 @@ def _form(
 def _closed(place: Place, *, at: datetime) -> str:
     """Return why nothing is taken now: `early`, `over`, or nothing if something is."""
     competition = place.competition
-    if phases.period_at(competition, place.team, at) is not None:
+    if lifecycle.period_at(competition, place.team, at) is not None:
         return ""
-    return "early" if at < competition.opens_at or competition.state in BEFORE_IT_OPENS else "over"
+    return "early" if at < competition.opens_at or competition.state in NOT_OPENED else "over"
 
 
 def _lines_at_fault(error: AppError, sent: Sent) -> tuple[ExcerptLine, ...]:

@@ -8,8 +8,8 @@ from fastapi import Form, Response
 from lethe.errors import AppError, InvalidInput
 from server.db import now
 from server.teams import joining, teams
+from server.web.deps import MemberRequestDep, PlaceRequest
 from server.web.page_router import page_router
-from server.web.place_request import MemberRequestDep, PlaceRequest
 
 router = page_router()
 

@@ -25,7 +25,16 @@ SCORERS_ALONE = (
     "hidden/random/",
     "hidden/probes",
 )
-KEPT = ("format", "competition", "visibility", "setup", "n_models", "versions", "retraining_time_s", "evaluation")
+MANIFEST_KEYS = (
+    "format",
+    "competition",
+    "visibility",
+    "setup",
+    "n_models",
+    "versions",
+    "retraining_time_s",
+    "evaluation",
+)
 ORIGINALS = "originals-"  # the steps that say which file holds which original model
 PLACES = ("first_model", "n_models")
 HEADER_BYTES = 1 << 20
@@ -79,7 +88,11 @@ def _for_workers(manifest: dict[str, Any]) -> dict[str, Any]:
         if name.startswith(ORIGINALS) and all(place in step.get("values", {}) for place in PLACES)
     }
     emptied: dict[str, Any] = {"fingerprint": "", "recipe": {}, "seeds": {}, "quality": {}}
-    return {name: manifest[name] for name in KEPT if name in manifest} | emptied | {"files": files, "steps": steps}
+    return (
+        {name: manifest[name] for name in MANIFEST_KEYS if name in manifest}
+        | emptied
+        | {"files": files, "steps": steps}
+    )
 
 
 def n_kept(shard: ClaimedShard) -> int:
@@ -87,7 +100,7 @@ def n_kept(shard: ClaimedShard) -> int:
     return max(0, min(shard.competition.keep_weights - shard.first_run, shard.n_runs))
 
 
-def most_bytes(storage: Storage, shard: ClaimedShard) -> int:
+def max_bytes(storage: Storage, shard: ClaimedShard) -> int:
     """Return how large their file can be."""
     return n_kept(shard) * len(_original(storage, shard)) + HEADER_BYTES
 
@@ -121,6 +134,8 @@ def _original(storage: Storage, shard: ClaimedShard) -> bytes:
         raise HostFault(f"the split {shard.split_key} is not in the storage") from error
 
 
-def _wrong(found: str) -> InvalidInput:
+def _wrong(problem: str) -> InvalidInput:
     allowed = "holds the weights of the shard's first runs, stacked"
-    return InvalidInput(f"The file {allowed}; this one does not: {found}", violations=(Violation("weights", allowed),))
+    return InvalidInput(
+        f"The file {allowed}; this one does not: {problem}", violations=(Violation("weights", allowed),)
+    )

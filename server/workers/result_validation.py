@@ -17,7 +17,7 @@ from server.evaluations.claimed_shard import ClaimedShard
 from server.storage import Storage
 
 RETRAINED_OUTPUTS = "hidden/retrained/outputs.safetensors"
-OF_EVERY_MODEL = ("confidences", "retain_accuracy", "test_accuracy", "class_accuracy")
+PER_MODEL_ARRAYS = ("confidences", "retain_accuracy", "test_accuracy", "class_accuracy")
 DTYPES = {
     "BOOL": np.bool_,
     "F16": np.float16,
@@ -66,7 +66,7 @@ def _forms(storage: Storage, key: str, manifest_sha256: str) -> Forms:
     return {
         name: ArrayForm(np.dtype(DTYPES[array["dtype"]]), tuple(array["shape"][1:]))
         for name, array in header.items()
-        if name not in (*OF_EVERY_MODEL, "__metadata__")
+        if name not in (*PER_MODEL_ARRAYS, "__metadata__")
     }
 
 
@@ -120,7 +120,7 @@ def key_by_content(shard: ClaimedShard, data: bytes) -> tuple[str, str]:
     return f"{stem}-{sha256[:16]}{dot}{suffix}", sha256
 
 
-def most_bytes(shard: ClaimedShard, *, n_forget: int, captured: Forms) -> int:
+def max_bytes(shard: ClaimedShard, *, n_forget: int, captured: Forms) -> int:
     """Return how large the outputs of the shard's runs can be."""
     numbers = shard.n_runs * (n_forget + len(RUN_COLUMNS))
     beside = shard.n_runs * sum(form.n_bytes for form in captured.values())
@@ -179,5 +179,5 @@ def _within_one(array: np.ndarray) -> bool:
     return bool(((array >= 0.0) & (array <= 1.0)).all())
 
 
-def _wrong(allowed: str, found: str) -> InvalidInput:
-    return InvalidInput(f"The result {allowed}; this one {found}", violations=(Violation("result", allowed),))
+def _wrong(allowed: str, problem: str) -> InvalidInput:
+    return InvalidInput(f"The result {allowed}; this one {problem}", violations=(Violation("result", allowed),))

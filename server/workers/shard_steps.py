@@ -18,7 +18,7 @@ from server.errors import Conflict, NotAuthenticated
 from server.evaluations import leases
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
 from server.models.worker import Worker, WorkerFacts, WorkerState, WorkerToken
-from server.workers import registration, tokens, verification, worker_repository
+from server.workers import registration, verification, worker_repository
 from server.workers.registration import Fitting, fitting
 
 HEARTBEATS_PER_LEASE = 12  # over a network a heartbeat a second would tell little and cost much
@@ -48,7 +48,7 @@ class Claim:
 
 
 def register(session: Session, settings: Settings, token: WorkerToken, facts: WorkerFacts) -> Terms:
-    """Make a worker known, also where no split takes it: organisers see why. Raises Conflict for too many."""
+    """Register a worker, also one that fits no split: organisers see why. Raises Conflict for too many."""
     named = replace(facts, name=_full_name(token, facts.name))
     if session.get(Worker, named.name) is None and worker_repository.count_workers(session, token.id) >= MAX_WORKERS:
         raise Conflict(f"A token has at most {MAX_WORKERS} workers within a week; make another token")
@@ -93,7 +93,7 @@ def claim(session: Session, settings: Settings, token: WorkerToken, name: str) -
 
 
 def set_state(session: Session, token: WorkerToken, name: str, state: WorkerState, *, detail: str = "") -> None:
-    """Say that the worker takes nothing until it registers again, or has ended. Raises NotFound."""
+    """Set the worker's state to draining or stopped. Raises NotFound."""
     worker = _worker(session, token, name)
     facts = _facts(worker)
     fit = Fitting((), dict(worker.refusals))
@@ -121,13 +121,13 @@ def heartbeat(session: Session, settings: Settings, shard: ClaimedShard, *, runs
     measured_s = leases.measured_s(session, shard)
     used_s, done = wall_time_s if measured_s is None else measured_s, min(runs_done, shard.n_runs)
     held = leases.heartbeat(session, shard, lease_s=settings.lease_s, runs_done=done, wall_time_s=used_s)
-    if measured_s is not None and (not held or measured_s > longest_s(shard)):
+    if measured_s is not None and (not held or measured_s > max_duration_s(shard)):
         leases.hand_to_trusted(session, shard, runs_done=done)
         return False
     return held
 
 
-def longest_s(shard: ClaimedShard) -> float:
+def max_duration_s(shard: ClaimedShard) -> float:
     """Return how long an untrusted worker may hold a shard, seconds: twice what its runs may take, for their evaluation
     takes time too, and what setting up takes."""
     limits = shard.competition.limits
@@ -192,7 +192,7 @@ def end_if_over_time(session: Session, shard: ClaimedShard, *, runs_done: int) -
 
 def require_valid(session: Session, token: WorkerToken) -> None:
     """Raise NotAuthenticated if the token was revoked just now; else no revocation comes before the commit."""
-    if not tokens.still_holds(session, token.id):
+    if not registration.still_holds(session, token.id):
         raise NotAuthenticated("The worker token was revoked or quarantined")
 
 

@@ -27,7 +27,7 @@ from server.workers import worker_repository
 
 NOT_COMPARED = ("wall_time_s", "cpu_time_s")
 MAX_CONTRADICTED = 3  # teams about whose submissions a token's failures or successes turned out false
-NOT_THE_SAME_TWICE = "its runs are not the same twice on a trusted worker"
+NOT_REPRODUCIBLE = "its runs are not the same twice on a trusted worker"
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _drop(session: Session, shard: ClaimedShard, token_id: str, reason: str) -> 
     if reason:
         quarantine(session, token, reason=reason)
     else:
-        verified_runs.take_back(session, shard.evaluation_id, reason=NOT_THE_SAME_TWICE)
+        verified_runs.take_back(session, shard.evaluation_id, reason=NOT_REPRODUCIBLE)
     return True
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.visibility import Visibility
-from server.accounts import accounts, email_confirmation, password_reset, second_factor
+from server.accounts import accounts, password_reset, second_factor
 from server.admin import competition_edits
 from server.api.benchmarks import BenchmarkIn
 from server.benchmarks import benchmarks
@@ -193,5 +193,5 @@ def prepare() -> dict[str, str]:
             "rejudging_id": made.id,
             "invitation_token": invited.token or "",
             "reset_token": reset.token,
-            "confirmation_token": email_confirmation.make_token(ada),
+            "confirmation_token": accounts.make_confirmation_token(ada),
         }

@@ -19,7 +19,7 @@ from server.main import create_app
 
 
 def test_admissions_are_fewer_than_connections_and_threads() -> None:
-    in_threads = admission.TURNS_AT_ONCE + admission.LOOKS_AT_ONCE
+    in_threads = admission.MAX_TURNS + admission.MAX_LOOKS
     assert 0 < in_threads < CONNECTIONS
     assert in_threads < 40  # anyio's threads
 
@@ -83,8 +83,8 @@ def test_looks_of_streams_are_few_and_leave_time() -> None:
         return time.monotonic() - started
 
     took = asyncio.run(run())
-    assert max(at_once) <= admission.LOOKS_AT_ONCE
-    assert took > 3 * 0.01 * 10 / admission.LOOKS_AT_ONCE * 0.9
+    assert max(at_once) <= admission.MAX_LOOKS
+    assert took > 3 * 0.01 * 10 / admission.MAX_LOOKS * 0.9
 
 
 def needed(dependant: Dependant) -> Iterator[object]:

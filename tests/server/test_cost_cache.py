@@ -143,7 +143,7 @@ def test_keys_that_are_gone_leave_nothing_behind() -> None:
 
 
 def test_large_values_push_the_oldest_out() -> None:
-    cache: CostCache[str] = CostCache(lambda: 0.0, size=len, most=100)
+    cache: CostCache[str] = CostCache(lambda: 0.0, size=len, max_size=100)
     for key in range(5):
         cache.get(key, lambda: "x" * 30)
     assert list(cache._kept) == [2, 3, 4]
@@ -155,7 +155,7 @@ def test_large_values_push_the_oldest_out() -> None:
 
 def test_a_value_made_again_counts_once() -> None:
     clock = Clock()
-    cache: CostCache[str] = CostCache(clock, size=len, most=100)
+    cache: CostCache[str] = CostCache(clock, size=len, max_size=100)
     for _ in range(20):
         cache.get("k", lambda: "x" * 30)
         clock.now += 100

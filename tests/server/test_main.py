@@ -192,7 +192,7 @@ def test_readyz_waits_briefly_for_silent_storage(monkeypatch: pytest.MonkeyPatch
         return await checks.get()
 
     monkeypatch.setattr(health, "CHECKED_EVERY_S", 600.0)  # only a look that has ended is followed by another
-    monkeypatch.setattr(health, "ANSWERS_WITHIN_S", 1.0)
+    monkeypatch.setattr(health, "ANSWER_TIMEOUT_S", 1.0)
     monkeypatch.setattr(health, "PROBES", {"database": lambda: "ok", "storage": silent, "queue": lambda: "ok"})
     checks = health.Checks()
     found = [asyncio.run(ask(checks)) for _ in range(2)]

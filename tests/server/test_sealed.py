@@ -147,7 +147,7 @@ def messages(server: Instance) -> list[str]:
 
 @pytest.mark.slow
 def test_only_organisers_see_private_figures_before_the_reveal(server, monkeypatch):
-    for name in ("LOOK_EVERY_S", "MAX_STREAM_S"):
+    for name in ("POLL_INTERVAL_S", "MAX_STREAM_S"):
         monkeypatch.setattr(sse, name, 0.01)  # a stream sends the part as it is, and ends
     callers, names = play(server)
     private = f"{BASE}/leaderboard?board=private"

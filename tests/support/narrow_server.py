@@ -37,6 +37,6 @@ def create_app() -> FastAPI:
 
 if __name__ == "__main__":
     db.POOL.update(pool_size=CONNECTIONS, max_overflow=0)
-    admission.LOOKS_AT_ONCE, admission.LONG_WORK_AT_ONCE = LOOKS, LONG_WORK
+    admission.MAX_LOOKS, admission.MAX_LONG_REQUESTS = LOOKS, LONG_WORK
     server.main.create_app = create_app
     serve.main()

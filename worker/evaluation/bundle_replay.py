@@ -108,11 +108,11 @@ def replay(published: Published, folder: Path, split_dir: Path, *, backend: str,
     with sandbox_runs(backend) as open_runs, open_runs(place) as runs:
         for run in range(file.n_models):
             started = time.monotonic()
-            found = _one_run(published, place, runs, evaluator, run=run)
-            if isinstance(found, str):
-                again.differences.append(f"run {run} failed now: {found}")
+            output = _one_run(published, place, runs, evaluator, run=run)
+            if isinstance(output, str):
+                again.differences.append(f"run {run} failed now: {output}")
                 return again
-            outputs.append(found)
+            outputs.append(output)
             seconds.append(time.monotonic() - started)
             again.runs += 1
     again.score = _score(published, split_dir, ShardOutputs.of_runs(outputs, wall_time_s=np.array(seconds)))
@@ -165,10 +165,10 @@ def _score(published: Published, split_dir: Path, outputs: ShardOutputs) -> floa
     unlearned = ModelOutputs(outputs.confidences, outputs.retain_accuracy, outputs.test_accuracy)
     file, visibility = published.file, published.visibility
     seed = secret_attack_seed(file, visibility, published.receipt["submission"]["sha256"])
-    found = score_outputs(unlearned, compared_with(split_dir, "retrained"), scoring=scoring, attack_seed=seed)
+    score = score_outputs(unlearned, compared_with(split_dir, "retrained"), scoring=scoring, attack_seed=seed)
     oracle = oracle_score(split_dir, "", scoring, secret_attack_seed(file, visibility, ORACLE))
     return rank_outputs(
-        file, found, outputs, oracle=oracle, split_dir=split_dir, scoring=scoring, attack_seed=seed
+        file, score, outputs, oracle=oracle, split_dir=split_dir, scoring=scoring, attack_seed=seed
     ).value
 
 

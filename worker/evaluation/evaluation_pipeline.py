@@ -39,7 +39,7 @@ class RunNotFinite(Exception):
 
 @dataclass(frozen=True)
 class _Model:
-    """What a run gave, and the integers of its own original model, None where it has the split's."""
+    """A run's model, and the integer buffers of its own original model, None if it started from the split's."""
 
     weights: bytes
     integer_buffers: Mapping[str, Tensor] | None

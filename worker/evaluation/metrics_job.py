@@ -130,12 +130,12 @@ def _compute(context: WorkerContext, work: ScoringWork, asked: Sequence[WaitingM
     for each in asked:
         if each not in probed:
             with _attempt(context, [each]):
-                found = {each.row_id: _computed(inputs(), each, work)}
-            _record(context, found)
+                computed = {each.row_id: _computed(inputs(), each, work)}
+            _record(context, computed)
     if probed:
         with _attempt(context, probed):
-            found = _of_probes(context, work, outputs(), probed)
-        _record(context, found)
+            computed = _of_probes(context, work, outputs(), probed)
+        _record(context, computed)
 
 
 def _of_probes(
@@ -181,43 +181,43 @@ def _attempt(context: WorkerContext, metrics: Sequence[WaitingMetric]) -> Iterat
         raise
 
 
-def _record(context: WorkerContext, found: dict[int, ComputedMetric]) -> None:
+def _record(context: WorkerContext, computed: dict[int, ComputedMetric]) -> None:
     with context.database.write() as session:
-        metric_results.record(session, found)
+        metric_results.record(session, computed)
 
 
 def _computed(inputs: Inputs, asked: WaitingMetric, work: ScoringWork) -> ComputedMetric:
     parameters = with_attack_seed(asked.metric_id, asked.parameters, work.attack_seed)
     try:
-        (found,) = evaluate(inputs, [(asked.metric_id, parameters)]).values()
+        (evaluation,) = evaluate(inputs, [(asked.metric_id, parameters)]).values()
     except InvalidMetricInput as error:
         return ComputedMetric(metric_version=0, not_computed=str(error))
     except Exception as error:  # a fault of ours in one metric must not hide the others
         log.exception("metric failed", metric=asked.metric_id)
         return _failed(error)
-    return as_record(found)
+    return as_record(evaluation)
 
 
 def _failed(error: Exception) -> ComputedMetric:
     return ComputedMetric(metric_version=0, not_computed=f"could not be computed ({type(error).__name__})")
 
 
-def as_record(found: MetricEvaluation) -> ComputedMetric:
+def as_record(evaluation: MetricEvaluation) -> ComputedMetric:
     """Return a computed metric as it is stored: numbers that JSON knows, without large arrays."""
-    result = found.result
+    result = evaluation.result
     if result is None:
-        return ComputedMetric(metric_version=found.metric.version, not_computed=found.not_computed)
+        return ComputedMetric(metric_version=evaluation.metric.version, not_computed=evaluation.not_computed)
     low, high = result.interval or (None, None)
     return ComputedMetric(
-        metric_version=found.metric.version,
+        metric_version=evaluation.metric.version,
         value=_number(result.value),
         interval_low=_number(low),
         interval_high=_number(high),
         standard_deviation=_number(result.standard_deviation),
-        oracle=_value(found.oracle),
-        original=_value(found.original),
+        oracle=_value(evaluation.oracle),
+        original=_value(evaluation.original),
         table={name: _cell(cell) for name, cell in result.table.items() if _fits(cell)},
-        notes=[*result.notes, *found.reference_notes],
+        notes=[*result.notes, *evaluation.reference_notes],
     )
 
 

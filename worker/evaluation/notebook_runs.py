@@ -318,13 +318,13 @@ class NotebookOutputs:
 
     def chosen(self, slots: Sequence[int]) -> list[RunOutputs]:
         """Return the outputs of the models that count. Raises why the first without outputs has none."""
-        found = []
+        outputs = []
         for slot in slots:
             output = self.outputs[slot]
             if isinstance(output, InvalidSubmission):
                 raise output
-            found.append(output)
-        return found
+            outputs.append(output)
+        return outputs
 
     def kept_of(self, slots: Sequence[int]) -> list[bytes]:
         """Return the weights of the first models that count, up to the first one that was not kept."""

@@ -120,10 +120,10 @@ def stored_score(database: Database, submission_id: str, visibility: Visibility)
             raise Conflict(
                 f"Submission {submission_id} is {evaluation.state} on the {visibility} split; it has no score"
             )
-        found, submission, split, competition = lease_repository.context(session, evaluation.id)
+        scored, submission, split, competition = lease_repository.context(session, evaluation.id)
 
         def given(shard: Shard) -> tuple[ClaimedShard, str, str]:
-            claimed = claimed_shard(shard, found, submission, split, competition)
+            claimed = claimed_shard(shard, scored, submission, split, competition)
             return claimed, shard.result_key or "", shard.result_sha256 or ""
 
         return Stored(
@@ -136,7 +136,7 @@ def stored_score(database: Database, submission_id: str, visibility: Visibility)
             split_device=split.device,
             split_versions=split.versions,
             file=stored_file(competition),
-            shards=tuple(map(given, evaluation_repository.shards_of_runs(session, found.id))),
+            shards=tuple(map(given, evaluation_repository.shards_of_runs(session, scored.id))),
         )
 
 
@@ -161,7 +161,7 @@ def replay(settings: Settings, storage: Storage, stored: Stored) -> Replayed:
 
 
 def differs_from_receipt(stored: Stored, receipt: Mapping[str, Any]) -> list[str]:
-    """Return what a receipt says otherwise than this instance holds it."""
+    """Return the fields in which a receipt differs from this instance."""
     score, submission, split = receipt["score"], receipt["submission"], receipt["split"]
     bits = score["final_score_bits"]  # null in what a team got before the reveal
     pairs = (
@@ -226,9 +226,9 @@ def _score(context: RunningContext, stored: Stored, outputs: ShardOutputs) -> fl
     scoring, split_dir = shard.competition.scoring, context.artefacts.split(shard)
     visibility = Visibility(stored.visibility)
     seed = secret_attack_seed(stored.file, visibility, stored.content_sha256)
-    found = score_outputs(unlearned, retrained, scoring=scoring, attack_seed=seed)
+    score = score_outputs(unlearned, retrained, scoring=scoring, attack_seed=seed)
     oracle_seed = secret_attack_seed(stored.file, visibility, ORACLE)
     oracle = oracle_score(split_dir, shard.manifest_sha256, scoring, oracle_seed)
     return rank_outputs(
-        stored.file, found, outputs, oracle=oracle, split_dir=split_dir, scoring=scoring, attack_seed=seed
+        stored.file, score, outputs, oracle=oracle, split_dir=split_dir, scoring=scoring, attack_seed=seed
     ).value

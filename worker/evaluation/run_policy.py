@@ -75,13 +75,13 @@ def shard_policy(settings: Settings, shard: ClaimedShard, data_dir: Path) -> Run
     return policy
 
 
-def entry_point(found: Mapping[str, Any], *, sent_as: str = "") -> EntryPoint:
+def entry_point(stored: Mapping[str, Any], *, sent_as: str = "") -> EntryPoint:
     """Return the sandbox's entry point for the one stored with the submission. sent_as: the upload's name."""
     return EntryPoint(
-        file=found["file"],
-        function=found["function"],
-        style=found["style"],
-        keywords=tuple(found["keywords"]),
+        file=stored["file"],
+        function=stored["function"],
+        style=stored["style"],
+        keywords=tuple(stored["keywords"]),
         sent_as=sent_as,
-        program=found.get("program", ""),
+        program=stored.get("program", ""),
     )

@@ -53,7 +53,7 @@ WRITTEN_MIB = 64
 
 @dataclass
 class Cooling:
-    """How long this process leaves the work to others, and why."""
+    """How long this process takes no work, and why."""
 
     reason: str = ""
     _faults: int = 0
@@ -70,7 +70,7 @@ class Cooling:
         return self._faults >= QUARANTINE_AFTER and not self._went_well
 
     def fault(self, reason: str = "") -> float:
-        """Note a fault of the host. Return for how many seconds nothing is taken."""
+        """Record a fault of the host. Return the seconds for which no work is taken."""
         wait: float = min(FIRST_S * 2**self._faults, MAX_DELAY_S)
         self.reason, self._went_well = reason, False
         self._faults += 1

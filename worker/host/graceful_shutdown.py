@@ -16,7 +16,7 @@ def begin(*, give_back_after_s: float) -> None:
 
 
 def reset() -> None:
-    """Forget that a stop was asked for."""
+    """Clear a stop request."""
     _until[:] = struct.pack("d", 0.0)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def share(folder: Path) -> None:
-    """Let prometheus_client, once it is imported, keep this process's counts in the folder; they begin at 0."""
+    """Set prometheus_client's multiprocess folder, before it is imported; counts of this process begin at 0."""
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for path in _own(folder):

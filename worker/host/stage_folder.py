@@ -65,7 +65,7 @@ def _remove(folder: Path) -> None:
 
 @contextmanager
 def staged(shard: ClaimedShard, data: bytes, stage_dir: Path) -> Iterator[Path]:
-    """Yield a folder with the submission's files, readable by all and writable by nobody; removed afterwards."""
+    """Yield a read-only folder with the submission's files; removed afterwards."""
     files = accepted_files(data, shard.filename, shard.entry_point)
     folder = stage_dir / secrets.token_hex(8)
     folder.mkdir(parents=True)

@@ -18,10 +18,10 @@ from server.models.worker import WorkerFacts
 log = structlog.get_logger()
 T = TypeVar("T")
 JsonObject = dict[str, Any]
-WITHIN_S = 60.0  # how long a call is tried again
+RETRY_FOR_S = 60.0  # how long a call is tried again
 FIRST_PAUSE_S, MAX_DELAY_S = 0.2, 5.0
 MAX_DETAIL_CHARS = 500  # characters, as the server takes them
-PASSING = frozenset({429, 500, 502, 503, 504})
+RETRYABLE_STATUS = frozenset({429, 500, 502, 503, 504})
 SHARD = TypeAdapter(ClaimedShard)
 
 
@@ -56,7 +56,7 @@ class WorkerApi:
         )
 
     def register(self, facts: WorkerFacts) -> JsonObject:
-        """Say what this worker is. Return the terms. Raises WorkerRefused with the reasons."""
+        """Register this worker. Return the terms. Raises WorkerRefused with the reasons."""
         body = {"device": facts.device, "memory_mib": facts.memory_mib, "versions": facts.versions}
         terms: JsonObject = self._call("PUT", "", json=body).json()
         return terms
@@ -70,7 +70,13 @@ class WorkerApi:
         self._call("PUT", "/state", json={"state": state, "detail": detail[:MAX_DETAIL_CHARS]}, within_s=0.0)
 
     def step(
-        self, shard: ClaimedShard, method: str, step: str, *, body: JsonObject | None = None, within_s: float = WITHIN_S
+        self,
+        shard: ClaimedShard,
+        method: str,
+        step: str,
+        *,
+        body: JsonObject | None = None,
+        within_s: float = RETRY_FOR_S,
     ) -> bool:
         """Take a step with a shard. Return whether it counts."""
         json = None if body is None else to_jsonable_python(body)
@@ -102,12 +108,12 @@ class WorkerApi:
                     for chunk in response.iter_bytes():
                         file.write(chunk)
 
-        self._retrying(attempt, within_s=WITHIN_S)
+        self._retrying(attempt, within_s=RETRY_FOR_S)
 
     def close(self) -> None:
         self._http.close()
 
-    def _call(self, method: str, path: str, *, within_s: float = WITHIN_S, **request: Any) -> httpx.Response:
+    def _call(self, method: str, path: str, *, within_s: float = RETRY_FOR_S, **request: Any) -> httpx.Response:
         def attempt() -> httpx.Response:
             response = self._http.request(method, path, **request)
             if response.is_error:
@@ -122,7 +128,7 @@ class WorkerApi:
             try:
                 return attempt()
             except _Answered as answered:
-                if answered.response.status_code not in PASSING:
+                if answered.response.status_code not in RETRYABLE_STATUS:
                     raise _refusal(answered.response) from None
                 error = f"answered {answered.response.status_code}: {_detail(answered.response)}"
             except httpx.TransportError as failure:

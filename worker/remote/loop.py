@@ -22,7 +22,7 @@ from worker.split_storage.split_cache import SplitCache
 log = structlog.get_logger()
 STOPPED, REFUSED = 0, 4  # how a process ends
 MAX_DELAY_S = 60.0
-LOOK_EVERY_S = 0.1
+POLL_INTERVAL_S = 0.1
 
 Run = Callable[[RunningContext, ClaimedShard], str]
 
@@ -95,4 +95,4 @@ def _wait(seconds: float) -> None:
     """Wait about so long, and no longer once a stop is asked for."""
     deadline = time.monotonic() + seconds * random.uniform(0.75, 1.0)  # noqa: S311 (spreads many workers' calls)
     while time.monotonic() < deadline and not graceful_shutdown.is_asked():
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(POLL_INTERVAL_S)

@@ -22,7 +22,7 @@ from worker.host.worker_info import find_gpu
 log = structlog.get_logger()
 PR_SET_PDEATHSIG = 1
 REFUSED = 4  # as in worker.remote.loop, which loads torch
-LOOK_EVERY_S = 0.2
+POLL_INTERVAL_S = 0.2
 START_AGAIN_AFTER_S = 5.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 TOKEN_VARIABLE = "LETHE_WORKER_TOKEN"  # noqa: S105 (the variable's name)
@@ -43,7 +43,7 @@ class Pool:
         try:
             while self._processes or not graceful_shutdown.is_asked():
                 self._look()
-                time.sleep(LOOK_EVERY_S)
+                time.sleep(POLL_INTERVAL_S)
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)

@@ -101,7 +101,7 @@ class HttpTransport:
         return self._tell(shard, "over-time", {"runs_done": runs_done})
 
     def _tell(self, shard: ClaimedShard, step: str, body: dict[str, Any]) -> bool:
-        """Leave a shard. Where that cannot be told, its lease runs out, which is what leases are for."""
+        """Give up a shard. If the server cannot be reached, the lease expires."""
         try:
             return self.api.step(shard, "POST", step, body=body)
         except AppError as error:

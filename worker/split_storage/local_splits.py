@@ -83,7 +83,7 @@ class HasDatabase(Protocol):
 
 @contextmanager
 def made_again_where_damaged(context: HasDatabase, evaluation_id: str) -> Iterator[None]:
-    """Have the split of an evaluation checked, and what is damaged made again, where what is done here finds that."""
+    """Queue a check of the evaluation's split, which repairs it, if the block raises DamagedSplit."""
     try:
         yield
     except DamagedSplit as error:

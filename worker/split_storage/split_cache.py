@@ -26,7 +26,7 @@ from server.storage import Storage
 from worker.host.stage_folder import is_abandoned
 
 log = structlog.get_logger()
-HELD = 4  # entries that one process may work with: its warm sandboxes and loaded splits
+MAX_HELD = 4  # entries that one process may work with: its warm sandboxes and loaded splits
 # Checkpoints: of retrained models and of the oracle only the outputs are compared with. Original models are fetched
 # by the file.
 NOT_FETCHED = ("hidden/retrained/models-", "hidden/originals/", "hidden/oracle/models-")
@@ -139,7 +139,7 @@ class SplitCache:
             raise HostFault(f"the cache in {self.folder} did not take {label}: {error}") from error
 
     def close(self) -> None:
-        """Let other processes remove what this one worked with."""
+        """Release this process's entries, so that others may remove them."""
         while self._held:
             self._held.popitem()[1].close()
 
@@ -149,7 +149,7 @@ class SplitCache:
             fcntl.flock(lock, fcntl.LOCK_SH)
             self._held[name] = lock
         self._held.move_to_end(name)
-        while len(self._held) > HELD:
+        while len(self._held) > MAX_HELD:
             self._held.popitem(last=False)[1].close()
 
     def _fetch(self, source: SplitSource, manifest_sha256: str, entry: Path) -> None:

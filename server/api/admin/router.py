@@ -11,8 +11,8 @@ from lethe.competition.visibility import Visibility
 from server import audit
 from server.accounts import accounts, password_reset
 from server.admin import competition_edits, exports, moderation
-from server.admin.accounts_list import find_accounts
 from server.admin.exports import ExportTable, Format
+from server.admin.moderation import find_accounts
 from server.admission import AdmissionDep
 from server.api.accounts import ResetLinkOut
 from server.api.admin.schemas import (
@@ -49,7 +49,7 @@ from server.submissions import views as submission_views
 from server.submissions.list_filter import SubmissionFilter
 from server.teams import teams
 
-DONE = status.HTTP_204_NO_CONTENT
+NO_CONTENT = status.HTTP_204_NO_CONTENT
 MAX_EVENTS = 1000
 Short = Annotated[str, Query(max_length=60)]
 OnlyQuery = Annotated[
@@ -148,7 +148,7 @@ def act_on_submission(
     return SubmissionOut.of(submission_views.view(session, [changed], exact=True)[0])
 
 
-@organisers.post("/teams/{team_id}/acts", status_code=DONE, responses=problems(409))
+@organisers.post("/teams/{team_id}/acts", status_code=NO_CONTENT, responses=problems(409))
 def act_on_team(
     team_id: str, body: TeamAct, session: SessionDep, *, competition: Organised, account: CurrentAccount
 ) -> None:
@@ -259,7 +259,7 @@ def list_accounts(
     return [ListedAccountOut.read(row.account, organises=row.organises, teams=row.teams) for row in rows]
 
 
-@administrators.post("/accounts/{name}/acts", status_code=DONE, responses=problems(404, 409))
+@administrators.post("/accounts/{name}/acts", status_code=NO_CONTENT, responses=problems(404, 409))
 def act_on_account(name: str, body: AccountAct, session: SessionDep, actor: Administrator) -> None:
     """Ban an account, lift the ban, or change what it may do."""
     moderation.act_on_account(session, name, body.act, actor=actor, reason=body.reason)

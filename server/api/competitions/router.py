@@ -10,7 +10,7 @@ from lethe.competition.tasks_section import task_name
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from server import starter_kit
-from server.admin import competition_edits
+from server.admin import competition_edits, moderation
 from server.api.auth_dependencies import CurrentAccount, OptionalAccount, VisibleCompetition
 from server.api.auth_dependencies import OrganisedCompetition as Organised
 from server.api.competitions.schemas import (
@@ -38,7 +38,7 @@ from server.competitions import (
 from server.competitions.stored_file import stored_file
 from server.db import now
 from server.deps import SessionDep, StorageDep
-from server.finals import decisions, finals
+from server.finals import finals
 from server.models.competition import Competition
 from server.problem_details import problems
 from server.submissions import organiser_list, submissions
@@ -200,9 +200,9 @@ def decide_final(
     """Decide what becomes of a final that failed on the private split. For organisers."""
     submission = submissions.of_competition(session, competition, submission_id)
     acts = {
-        "exclude": decisions.exclude,
-        "run-again": decisions.run_again,
-        "use-next-choice": decisions.use_next_choice,
+        "exclude": moderation.exclude_final,
+        "run-again": moderation.run_final_again,
+        "use-next-choice": moderation.use_next_choice,
     }
     acts[body.decision](session, submission, actor=account, reason=body.reason)
     return RescoringOut.of(finals.rescoring(session, competition))

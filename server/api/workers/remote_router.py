@@ -14,9 +14,9 @@ from sqlalchemy.orm import Session
 from lethe.errors import HostFault
 from server.admission import Admission, AdmissionDep
 from server.api.auth_dependencies import Credentials
-from server.api.workers.router import CurrentToken, identify, note_use_later, require_token, require_token_briefly
-from server.api.workers.schemas import (
+from server.api.workers.router import (
     ControlsIn,
+    CurrentToken,
     Facts,
     FailureIn,
     PassedIn,
@@ -25,6 +25,10 @@ from server.api.workers.schemas import (
     RunLogIn,
     StateIn,
     StepOut,
+    identify,
+    note_use_later,
+    require_token,
+    require_token_briefly,
 )
 from server.config import Settings
 from server.db import Database
@@ -41,7 +45,7 @@ from server.workers.result_validation import Forms, captured_forms
 from server.workers.shard_steps import Claim, Terms
 from server.workers.verification import StoredCheck
 
-CLAIM_WITHIN_S = 10.0
+CLAIM_TIMEOUT_S = 10.0
 LINK_S = 900  # how long a presigned address of the storage is good for
 BINARY = "application/octet-stream"
 Worker = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{7,95}$", description="a name of its own choice")]
@@ -98,7 +102,7 @@ def register_worker(
     def step(session: Session) -> Terms:
         return shard_steps.register(session, settings, identify(session, credentials), body.of(worker))
 
-    return shard_steps.require_accepted(database.retrying(step, within_s=CLAIM_WITHIN_S))
+    return shard_steps.require_accepted(database.retrying(step, within_s=CLAIM_TIMEOUT_S))
 
 
 @router.put("/state", status_code=status.HTTP_204_NO_CONTENT)
@@ -124,7 +128,7 @@ def claim_shard(
         token = identify(session, credentials)
         return token, shard_steps.claim(session, settings, token, worker)
 
-    token, claim = database.retrying(step, within_s=CLAIM_WITHIN_S)
+    token, claim = database.retrying(step, within_s=CLAIM_TIMEOUT_S)
     note_use_later(background, admission, database, token)
     shard = claim.shard
     if shard is not None:
@@ -181,7 +185,7 @@ async def send_result(
     """Send the outputs of the shard's runs (safetensors), and so close it. They are kept if the attempt counts."""
     shard, n_forget = await admission.run(_shard_of_runs, asked_for)
     captured = await admission.run(captured_forms, storage, shard)
-    data = await _received(request, most=result_validation.most_bytes(shard, n_forget=n_forget, captured=captured))
+    data = await _received(request, max_bytes=result_validation.max_bytes(shard, n_forget=n_forget, captured=captured))
     return await admission.run(_take_result, asked_for, storage, settings, data, n_forget=n_forget, captured=captured)
 
 
@@ -198,7 +202,7 @@ async def send_weights(request: Request, asked_for: AskedFor, storage: StorageDe
     They are kept if the attempt counts.
     """
     shard, _ = await admission.run(_shard_of_runs, asked_for)
-    data = await _received(request, most=await admission.run(artefacts.most_bytes, storage, shard))
+    data = await _received(request, max_bytes=await admission.run(artefacts.max_bytes, storage, shard))
     await admission.run(_take_weights, asked_for, storage, data)
 
 
@@ -308,13 +312,13 @@ def _take_weights(asked_for: AttemptRequest, storage: Storage, data: bytes) -> N
         artefacts.keep(storage, shard, data)
 
 
-async def _received(request: Request, *, most: int) -> bytes:
+async def _received(request: Request, *, max_bytes: int) -> bytes:
     """Return the body. Raises TooLarge as soon as it is."""
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
-        if len(data) > most:
-            raise TooLarge(f"What is sent of this shard has at most {most} bytes")
+        if len(data) > max_bytes:
+            raise TooLarge(f"What is sent of this shard has at most {max_bytes} bytes")
     return bytes(data)
 
 

@@ -128,11 +128,11 @@ def separation(shift: float, n_models: int, *, delta: float, lowest_rate: float 
     for threshold in (*retrained, *unlearned):
         wrongly_unlearned = max(1 - bisect_right(retrained, threshold) / n_models, lowest_rate)
         wrongly_retrained = max(bisect_right(unlearned, threshold) / n_models, lowest_rate)
-        found = max(
+        difference = max(
             _nats(wrongly_unlearned, wrongly_retrained, delta), _nats(wrongly_retrained, wrongly_unlearned, delta)
         )
-        if found > best + 1e-9:
-            best, where = found, threshold
+        if difference > best + 1e-9:
+            best, where = difference, threshold
     return Separation(shift, best, points(best, n_models), round(_x(where), 1))
 
 

@@ -13,7 +13,7 @@ BIN_AXIS = {"format": "~g", "labelOverlap": "parity", "labelSeparation": 14, "gr
 BOARDS = ("public", "private")
 MOVES = ("rose", "fell", "stayed")
 PARETO_KINDS = ("on the frontier", "dominated", "the oracle", "original model")
-OUT_OF_SIGHT = 3  # times the best score: beyond it, the oracle would squeeze all scores to the axis
+MAX_ORACLE_RATIO = 3  # times the best score: beyond it, the oracle would squeeze all scores to the axis
 DECADES = 100  # from the least to the largest score: then the axis is of logarithms
 LINE_PX = 17  # of a name on the slope chart
 FAULT_NAMES = {"participant": "participant's", "organiser": "organiser's", "host": "host's"}
@@ -174,7 +174,7 @@ def _oracle_mark(oracle: float, scores: Sequence[float]) -> list[Any]:
     """Return the oracle's line; where it lies so high that the scores would lie flat on the axis, words at the top."""
     alt = load_altair()
     best = max(scores, default=0.0)
-    if 0 < best < oracle / OUT_OF_SIGHT and not _spans_decades(scores):
+    if 0 < best < oracle / MAX_ORACLE_RATIO and not _spans_decades(scores):
         mark = alt.Chart(alt.Data(values=[{"score": oracle}]))
         words = f"↑ oracle {oracle:.5f}, {oracle / best:.0f} times the best"
         return [mark.mark_text(align="right", dx=-4, dy=-6, text=words).encode(x=alt.value("width"), y=alt.value(0))]

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from sqlalchemy.orm import Session
 
 from server.datetime_format import in_words
-from server.models.audit import AuditEvent
+from server.models.account import AuditEvent
 from server.teams import teams
 
 # What stands after the name of who did it; {it} is the link. Other words in braces are values of the event's data.

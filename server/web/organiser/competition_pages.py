@@ -13,7 +13,7 @@ from lethe.competition.task import ImageClassification, Task
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, NotFound
 from server import audit
-from server.admin import competition_edits, exports
+from server.admin import competition_edits, exports, moderation
 from server.admin.exports import ExportTable, Format
 from server.admission import AdmissionDep
 from server.audit import EventFilter
@@ -22,7 +22,6 @@ from server.competitions import (
     competitions,
     lifecycle,
     participants,
-    phases,
     questions,
     split_replacement,
     stalled_preparations,
@@ -32,7 +31,7 @@ from server.competitions.split_share import find_split_report
 from server.dashboard import dashboard
 from server.deps import DatabaseDep, SettingsDep, StorageDep
 from server.disclosure import gate
-from server.finals import decisions, finals
+from server.finals import finals
 from server.leaderboard import boards
 from server.models.account import Account
 from server.models.competition import Competition
@@ -40,11 +39,10 @@ from server.submissions import submissions
 from server.teams import teams
 from server.web import sse
 from server.web.cookies import Flash
-from server.web.deps import Place
+from server.web.deps import OrganiserDep, Place, needed
 from server.web.organiser import audit_sentences
 from server.web.organiser.checklist import ON_ANY_DEVICE, checklist
 from server.web.page_router import page_router
-from server.web.place_request import OrganiserDep, needed
 from server.web.rendering import part, redirect, render
 
 router = page_router()
@@ -68,7 +66,7 @@ TABLES = {
     ExportTable.TERMS: ("Accepted terms", "Who accepted which version of the terms, and when"),
     ExportTable.AUDIT: ("Audit log", "Who did what, when, about what and why"),
 }
-MOVES: dict[str, tuple[Callable[..., object], str]] = {
+TRANSITIONS: dict[str, tuple[Callable[..., object], str]] = {
     "open": (competitions.open_now, "The competition is open."),
     "close": (competitions.close_now, "The competition is closed; the finals are re-scored on the private split."),
     "reveal": (finals.reveal, "The private leaderboard is revealed."),
@@ -140,7 +138,11 @@ def delete(asked: OrganiserDep) -> Response:
 def decide(submission_id: str, asked: OrganiserDep, *, act: Reason = "", reason: Reason = "") -> Response:
     """Decide what happens with a final that failed on private data."""
     submission = submissions.of_competition(asked.session, asked.competition, submission_id)
-    acts = {"exclude": decisions.exclude, "next": decisions.use_next_choice, "again": decisions.run_again}
+    acts = {
+        "exclude": moderation.exclude_final,
+        "next": moderation.use_next_choice,
+        "again": moderation.run_final_again,
+    }
     if act not in acts:
         raise InvalidInput(f"{act!r} is not a decision; allowed are {', '.join(acts)}")
     acts[act](asked.session, submission, actor=asked.viewer, reason=needed(reason))
@@ -205,9 +207,9 @@ def _move(session: Session, place: Place, viewer: Account, *, act: str, reason: 
         any_device = act == ON_ANY_DEVICE[0]
         competitions.prepare(session, competition, actor=viewer, any_device=any_device)
         return "The splits are " + ("begun again by whatever workers there are." if any_device else "being prepared.")
-    if act not in MOVES:
-        raise InvalidInput(f"{act!r} is not a step; allowed are prepare, {', '.join(MOVES)}")
-    step, done = MOVES[act]
+    if act not in TRANSITIONS:
+        raise InvalidInput(f"{act!r} is not a step; allowed are prepare, {', '.join(TRANSITIONS)}")
+    step, done = TRANSITIONS[act]
     step(session, competition, actor=viewer, reason=reason)
     return done
 
@@ -257,7 +259,7 @@ def exports_page(asked: OrganiserDep) -> Response:
         tables=TABLES,
         formats=[(Format.CSV, "CSV"), (Format.JSONL, "JSON Lines")],
         has_bundle=is_revealed(asked.competition) and asked.competition.parent_id is None,
-        phases=phases.names(asked.place.file),
+        phases=lifecycle.phase_names(asked.place.file),
         has_private=gate.may_see_private(asked.competition, organiser=True),
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 from lethe.errors import AppError, InvalidInput
 from lethe.proposal.detect import words_of
 from lethe.proposal.propose import NETWORKS, to_toml
-from server.web.place_request import timestamp
+from server.web.deps import timestamp
 
 MAX_LENGTH = 2000
 TIMES = ("opens_at", "closes_at")

@@ -13,9 +13,9 @@ from server.admin.competition_edits import Change
 from server.competitions import competitions
 from server.errors import Conflict
 from server.web.competition_pages import competition_timeline
+from server.web.deps import OrganiserDep, OrganiserRequest, change, timestamp
 from server.web.organiser import file_editor
 from server.web.page_router import page_router
-from server.web.place_request import OrganiserDep, OrganiserRequest, change, timestamp
 
 router = page_router()
 

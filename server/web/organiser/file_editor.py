@@ -72,7 +72,7 @@ def get_template(name: str) -> StartingFile | None:
 
 
 def field_values(text: str) -> dict[str, str]:
-    """Return what the file says for each field of the form, as the form shows it; nothing for what it does not say."""
+    """Return the file's value of each form field, as text; empty where the file has none."""
     values = {}
     for name, _, kind, _ in FIELDS:
         line = _top_level_line(text.splitlines(), name)
@@ -82,7 +82,7 @@ def field_values(text: str) -> dict[str, str]:
 
 
 def with_fields(text: str, values: Mapping[str, str]) -> str:
-    """Return the file with these values in the place of its own; an empty one changes nothing."""
+    """Return the file with these values; an empty one changes nothing."""
     lines = text.splitlines()
     for name, _, kind, _ in FIELDS:
         if not (value := values.get(name, "").strip()):
@@ -99,11 +99,11 @@ def with_fields(text: str, values: Mapping[str, str]) -> str:
 def mistakes(error: AppError | None, text: str) -> list[Mistake]:
     """Return each wrong value with its line."""
     lines = text.splitlines()
-    found = []
+    listed = []
     for violation in error.violations if error else ():
         line = violation.line or find_line(text, violation.field)
-        found.append(Mistake(violation, line, lines[line - 1].strip() if 0 < line <= len(lines) else ""))
-    return found
+        listed.append(Mistake(violation, line, lines[line - 1].strip() if 0 < line <= len(lines) else ""))
+    return listed
 
 
 def find_line(text: str, field: str) -> int:
@@ -112,8 +112,8 @@ def find_line(text: str, field: str) -> int:
         starts = [number for number, line in enumerate(text.splitlines()) if re.match(r"\s*\[\[\s*tasks\s*\]\]", line)]
         if int(of_task[1]) < len(starts):
             first = starts[int(of_task[1])]
-            found = find_line("\n".join(text.splitlines()[first:]), f"tasks.{field[of_task.end() :]}")
-            return first + found if found else first + 1
+            in_task = find_line("\n".join(text.splitlines()[first:]), f"tasks.{field[of_task.end() :]}")
+            return first + in_task if in_task else first + 1
     *tables, key = re.sub(r"\[\d+\]|\.\d+", "", field).split(".")
     table, best = "", 0
     for number, line in enumerate(text.splitlines(), start=1):

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, NotFound
 from server.admin import competition_edits, moderation
-from server.admin.accounts_list import find_accounts
+from server.admin.moderation import find_accounts
 from server.competitions import participants
 from server.deps import SessionDep
 from server.errors import Conflict
@@ -17,9 +17,8 @@ from server.models.account import Account, Role
 from server.models.submission import Submission
 from server.submissions import submissions
 from server.web.cookies import Flash
-from server.web.deps import AdministratorDep
+from server.web.deps import AdministratorDep, OrganiserDep, OrganiserRequest, change, needed, timestamp
 from server.web.page_router import page_router
-from server.web.place_request import OrganiserDep, OrganiserRequest, change, needed, timestamp
 from server.web.rendering import page, redirect
 
 router = page_router()
@@ -47,7 +46,7 @@ def act_on_submissions(
     reason: Reason = "",
     split: Visibility = Visibility.PUBLIC,
 ) -> Response:
-    """Do the same to several submissions, or name why not. split: whose score is confirmed."""
+    """Apply one action to several submissions, or say why not. split: whose score is confirmed."""
     if not submission:
         nothing = Flash("warn", "No submission was chosen: nothing is changed. Choose at least one in the list.")
         return redirect(asked.request, _back(asked.request, asked.competition.slug, []), flash=nothing)
@@ -133,7 +132,7 @@ def act_on_person(
 
 @router.post("/organise/{slug}/organisers")
 def change_organisers(asked: OrganiserDep, *, act: Reason = "", name: Reason = "", reason: Reason = "") -> Response:
-    """Let somebody run the competition, or no longer."""
+    """Add or remove an organiser."""
     change = {"add": participants.add_organiser, "remove": participants.remove_organiser}.get(act)
     if change is None:
         raise InvalidInput(f"{act!r} is not an act; allowed are add, remove")

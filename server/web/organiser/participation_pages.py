@@ -11,8 +11,8 @@ from server.accounts.accounts import clean_address
 from server.competitions import participants, questions
 from server.competitions.participation import TERMS
 from server.notifications import outbox
+from server.web.deps import OrganiserDep, OrganiserRequest, change, needed
 from server.web.page_router import page_router
-from server.web.place_request import OrganiserDep, OrganiserRequest, change, needed
 
 router = page_router()
 

@@ -19,7 +19,7 @@ from server.audit import EventFilter
 from server.competitions import competitions
 from server.db import Database
 from server.deps import DatabaseDep
-from server.models.audit import AuditEvent
+from server.models.account import AuditEvent
 from server.models.evaluation import Rejudging, RejudgingState
 from server.rejudging import rejudgings
 from server.rejudging.progress import get_progress, list_progress
@@ -28,9 +28,8 @@ from server.rejudging.sets import Chosen, Outcome
 from server.teams import teams
 from server.web import sse
 from server.web.cookies import Flash
-from server.web.deps import Place
+from server.web.deps import OrganiserDep, OrganiserRequest, Place, needed, timestamp
 from server.web.page_router import page_router
-from server.web.place_request import OrganiserDep, OrganiserRequest, needed, timestamp
 from server.web.rendering import part, redirect, render
 
 router = page_router()
@@ -243,7 +242,7 @@ def _preview(database: Database, place: Place, row: Rejudging) -> Preview:
 
 
 def _lines(session: Session, outcomes: Sequence[Outcome]) -> list[Line]:
-    """Return the submissions that change most, what ends otherwise than before first."""
+    """Return the submissions that change most; changed outcomes come first."""
     names = teams.names(session, sorted({outcome.team_id for outcome in outcomes}))
     lines = [Line(outcome, names.get(outcome.team_id, "")) for outcome in outcomes]
     lines.sort(key=lambda line: (line.outcome.old_state == line.outcome.new_state, -abs(line.difference or 0.0)))

@@ -20,10 +20,9 @@ from server.submission_analysis.model_outputs import EXAMPLES, epsilon_rows
 from server.submissions.list_filter import SubmissionFilter
 from server.submissions.organiser_list import find_lines, same_file_teams
 from server.web.charts import epsilon_charts, vega_charts
-from server.web.deps import OrganiserPlaceDep, Place
+from server.web.deps import OrganiserDep, OrganiserPlaceDep, Place, timestamp
 from server.web.failure_messages import describe_failure, highlighted_files
 from server.web.page_router import page_router
-from server.web.place_request import OrganiserDep, timestamp
 from server.web.rendering import figure
 
 router = page_router()

@@ -5,7 +5,7 @@ import re
 import pytest
 from sqlalchemy import select
 
-from server.accounts import email_confirmation
+from server.accounts import accounts
 from server.config import get_settings
 from server.models.account import Account, Role
 from server.models.notification import QueuedEmail
@@ -57,7 +57,7 @@ def test_of_four_accounts_one_has_the_address(server: Instance) -> None:
     people = [register(server, f"person{number}") for number in range(3)]
     first, *others = letters(server)
     with server.database.write() as session:
-        email_confirmation.confirm(session, first)
+        accounts.confirm_address(session, first)
     visitor = Visitor(server)
     for token in others:
         answer = visitor.post("/confirm", {"token": token}, page=f"/confirm?token={token}")
@@ -81,7 +81,7 @@ def test_link_of_an_earlier_address_does_not_work(server: Instance) -> None:
 def test_new_address_is_not_confirmed(server: Instance) -> None:
     ada = register(server, "ada")
     with server.database.write() as session:
-        email_confirmation.confirm(session, letters(server)[0])
+        accounts.confirm_address(session, letters(server)[0])
     visitor = Visitor(server)
     visitor.log_in("ada")
     for email, stays in ((ADDRESS, True), ("new@example.org", False)):
@@ -96,7 +96,7 @@ def test_forged_or_ended_link_does_not_work(server: Instance, monkeypatch: pytes
     forged = (f"{account}.{ends_at}.{signature[::-1]}", f"{account}.9{ends_at}.{signature}", f"{account}.", "x", "")
     for one in forged:
         assert Visitor(server).post("/confirm", {"token": one}, page="/login").status_code == 404, one
-    monkeypatch.setattr(email_confirmation.time, "time", lambda: 9e9)
+    monkeypatch.setattr(accounts.time, "time", lambda: 9e9)
     assert Visitor(server).post("/confirm", {"token": token}, page="/login").status_code == 404
     monkeypatch.undo()
     assert not confirmed(server, ada)
@@ -107,7 +107,7 @@ def test_letter_can_be_asked_for_again(server: Instance) -> None:
     assert server.client.post("/api/v1/me/mail/confirmation", headers=ada).status_code == 202
     assert len(letters(server)) == 2
     with server.database.write() as session:
-        email_confirmation.confirm(session, letters(server)[0])
+        accounts.confirm_address(session, letters(server)[0])
     assert server.client.post("/api/v1/me/mail/confirmation", headers=ada).status_code == 409
 
 

@@ -8,8 +8,7 @@ from sqlalchemy import func, select
 
 from server.competitions import competitions
 from server.db import now
-from server.models.account import Role
-from server.models.audit import AuditEvent
+from server.models.account import AuditEvent, Role
 from server.models.competition import Competition, CompetitionState
 from server.models.participation import CompetitionText
 from tests.support.instance import Instance, competition_toml

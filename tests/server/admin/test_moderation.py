@@ -8,8 +8,7 @@ from sqlalchemy import select, update
 
 from lethe.competition.visibility import Visibility
 from server.db import now
-from server.models.account import Role
-from server.models.audit import AuditEvent
+from server.models.account import AuditEvent, Role
 from server.models.competition import Competition, CompetitionState, Team
 from server.models.evaluation import Evaluation, PublicScore, Shard
 from server.models.submission import Fault, Submission

@@ -9,8 +9,7 @@ from server.competitions import competitions
 from server.db import now
 from server.leaderboard import boards
 from server.leaderboard.boards import summary
-from server.models.account import Account, Role
-from server.models.audit import AuditEvent
+from server.models.account import Account, AuditEvent, Role
 from server.models.competition import Competition, CompetitionState
 from server.models.evaluation import PrivateScore, PublicScore
 from server.models.notification import Delivery

@@ -15,9 +15,8 @@ from lethe.competition.stored_document import SCHEMA_VERSION
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput
 from server.accounts import accounts
-from server.archives.exporter import MANIFEST, write
+from server.archives.exporter import MANIFEST, OWN_PARTS, PEOPLE, rows, write
 from server.archives.importer import read
-from server.archives.tables import OWN_PARTS, PEOPLE, rows
 from server.competitions.stored_file import stored_file
 from server.config import Settings, get_settings
 from server.db import Database

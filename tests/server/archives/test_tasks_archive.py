@@ -11,8 +11,7 @@ from sqlalchemy import select
 from lethe.client.receipts import verify
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput
-from server.archives.exporter import write
-from server.archives.tables import OWN_PARTS, RENAMED, read_row, unknown_columns
+from server.archives.exporter import OWN_PARTS, RENAMED, read_row, unknown_columns, write
 from server.config import get_settings
 from server.db import Database
 from server.errors import Conflict

@@ -13,8 +13,7 @@ from server import queue
 from server.competitions import competitions, split_leases
 from server.competitions.split_leases import PreparedSplit
 from server.db import now
-from server.models.account import Role
-from server.models.audit import AuditEvent
+from server.models.account import AuditEvent, Role
 from server.models.competition import CompetitionState, Split, SplitState
 from tests.support.instance import Instance, competition_toml
 

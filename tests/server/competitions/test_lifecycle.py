@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from server.competitions import lifecycle
 from server.errors import Conflict
-from server.models.audit import AuditEvent
+from server.models.account import AuditEvent
 from server.models.competition import Competition, CompetitionState
 from server.models.registry import metadata
 

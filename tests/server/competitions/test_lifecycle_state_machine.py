@@ -23,10 +23,9 @@ from server.competitions import competitions, lifecycle
 from server.config import get_settings
 from server.db import Database, new_id, now
 from server.evaluations import evaluations
-from server.finals import decisions, finals
+from server.finals import finals
 from server.leaderboard import boards
-from server.models.account import Account, Role
-from server.models.audit import AuditEvent
+from server.models.account import Account, AuditEvent, Role
 from server.models.competition import Competition, CompetitionState, Membership, Split, SplitState, Team
 from server.models.evaluation import Evaluation, EvaluationState, PrivateScore, PublicScore
 from server.models.submission import Fault, Submission
@@ -161,7 +160,10 @@ class Life(RuleBasedStateMachine):
     def judge(self, number: int, act: object) -> None:
         self.on_submission(number, lambda s, sub: act(s, sub, actor=self.who(s, "olga"), reason="why"))
 
-    @rule(number=which, act=st.sampled_from([decisions.exclude, decisions.run_again, decisions.use_next_choice]))
+    @rule(
+        number=which,
+        act=st.sampled_from([moderation.exclude_final, moderation.run_final_again, moderation.use_next_choice]),
+    )
     def decide(self, number: int, act: object) -> None:
         self.on_submission(number, lambda s, sub: act(s, sub, actor=self.who(s, "olga"), reason="why"))
 

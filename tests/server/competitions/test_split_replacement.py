@@ -8,8 +8,7 @@ from sqlalchemy import select
 from lethe.competition.visibility import Visibility
 from server.competitions import split_leases
 from server.competitions.split_leases import PreparedSplit
-from server.models.account import Role
-from server.models.audit import AuditEvent
+from server.models.account import AuditEvent, Role
 from server.models.competition import CompetitionState, Split
 from server.models.evaluation import Evaluation, Shard
 from server.models.submission import Fault

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from server.competitions import competitions
-from server.dashboard import forecast
+from server.dashboard import dashboard
 from server.dashboard.dashboard import Light, get_dashboard
 from server.dashboard.dashboard_repository import FailureCount
 from server.dashboard.health_warnings import MANY_TEAMS, failure_warnings
@@ -25,7 +25,7 @@ from tests.support.web import Visitor, plain_text
 
 @pytest.fixture(autouse=True)
 def _nothing_kept() -> None:
-    forecast._expected.clear()
+    dashboard._expected.clear()
 
 
 def done_shards(session: Session, competition: Competition, waits_s: list[float], *, took_s: float) -> None:
@@ -103,7 +103,7 @@ def test_expected_finals_are_counted_again_in_the_background(server: Instance, m
             counted.append(in_background())
             return compute()
 
-    monkeypatch.setattr(forecast, "_expected", Kept())
+    monkeypatch.setattr(dashboard, "_expected", Kept())
     with server.database.read() as session:
         found = get_dashboard(session, [competition]).rescoring["digits"]
     assert counted == [{competition.id: found.finals}] == [{competition.id: 3}]

@@ -21,7 +21,7 @@ import server as server_package
 from server.accounts import sessions
 from server.db import now
 from server.disclosure import gate, shown_progress
-from server.disclosure.fields import ANY, DECLARED, OF_THE_GATE
+from server.disclosure.fields import ANY, DECLARED, GATE_FIELDS
 from server.main import create_app
 from server.models.evaluation import MetricResult, PublicScore, Shard, ShardAttempt
 from server.models.submission import Fault, Submission
@@ -161,7 +161,7 @@ def test_only_the_gate_makes_what_is_shown() -> None:
 
 
 def test_declared_functions_are_of_the_gate() -> None:
-    assert all(callable(getattr(gate, name, None) or getattr(shown_progress, name)) for name in OF_THE_GATE)
+    assert all(callable(getattr(gate, name, None) or getattr(shown_progress, name)) for name in GATE_FIELDS)
 
 
 @pytest.fixture

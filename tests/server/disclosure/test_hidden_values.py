@@ -93,7 +93,7 @@ def still(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let figures end at one moment, and streams after one part."""
     at = now()
     monkeypatch.setattr(leaderboard_pages, "now", lambda: at)
-    for name in ("LOOK_EVERY_S", "MAX_STREAM_S"):
+    for name in ("POLL_INTERVAL_S", "MAX_STREAM_S"):
         monkeypatch.setattr(sse, name, 0.01)  # a stream sends the part as it is, and ends
 
 

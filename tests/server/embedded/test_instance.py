@@ -71,7 +71,7 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Well).serve_forever()
 
 def test_web_server_is_waited_for_while_it_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = count()
-    monkeypatch.setattr(instance, "SILENT_FOR_S", 1.0)
+    monkeypatch.setattr(instance, "IDLE_TIMEOUT_S", 1.0)
     monkeypatch.setattr(redis, "processor_s", lambda _: next(seconds))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -84,7 +84,7 @@ def test_web_server_is_waited_for_while_it_computes(tmp_path: Path, monkeypatch:
 
 
 def test_web_server_that_stands_still_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instance, "SILENT_FOR_S", 0.5)
+    monkeypatch.setattr(instance, "IDLE_TIMEOUT_S", 0.5)
     with subprocess.Popen(["sleep", "60"]) as web:
         try:
             with pytest.raises(HostFault, match="made no progress"):

@@ -8,8 +8,7 @@ from sqlalchemy import select, update
 from server.db import Database, clock, database_time
 from server.evaluations import evaluations, unserved
 from server.evaluations.unserved import Wait, find_wait
-from server.models.account import Account
-from server.models.audit import AuditEvent
+from server.models.account import Account, AuditEvent
 from server.models.competition import Competition, Split
 from server.models.evaluation import Evaluation, Shard, ShardAttempt
 from server.models.submission import Submission
@@ -104,7 +103,7 @@ def test_workers_that_take_nothing_serve_nothing(database: Database, submit: Sub
         session.add(Worker(name="w-1", state=state, device="cpu", memory_mib=1, versions={}))
     wait = wait_of(database, mine)
     assert wait is not None
-    assert wait.reason == unserved.NONE_TAKES.format(states=state)
+    assert wait.reason == unserved.NO_TAKING_WORKER.format(states=state)
 
 
 def test_killed_worker_is_shown_as_stopped(database: Database, submit: Submit) -> None:
@@ -136,5 +135,5 @@ def test_organisers_are_told_once_of_work_that_nobody_can_do(database: Database,
         session.execute(update(Worker).values(seen_at=database_time(-700)))
     assert [told(database), told(database)] == [1, 0]
     with database.read() as session:
-        event = session.scalars(select(AuditEvent).where(AuditEvent.action == unserved.TOLD)).one()
+        event = session.scalars(select(AuditEvent).where(AuditEvent.action == unserved.NOTIFICATION)).one()
         assert event.data == {"found": unserved.NO_WORKER}

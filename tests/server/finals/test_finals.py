@@ -10,8 +10,7 @@ from lethe.competition.visibility import Visibility
 from server.competitions import competitions
 from server.db import now
 from server.finals.finals import tick
-from server.models.account import Role
-from server.models.audit import AuditEvent
+from server.models.account import AuditEvent, Role
 from server.models.competition import Competition, CompetitionState
 from server.models.evaluation import Evaluation
 from server.models.submission import Fault, Submission

@@ -256,8 +256,8 @@ def test_series_keeps_nothing_that_is_not_whole(tmp_path, migrated_sqlite_url, m
 def test_backup_of_a_silent_server_ends_and_that_of_a_slow_one_does_not(
     tmp_path: Path, migrated_postgres_url: str, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database_copy, "LOOKED_AT_EVERY_S", 0.2)
-    monkeypatch.setattr(database_copy, "SILENT_S", 1.0)
+    monkeypatch.setattr(database_copy, "CHECK_INTERVAL_S", 0.2)
+    monkeypatch.setattr(database_copy, "UNRESPONSIVE_AFTER_S", 1.0)
     with (
         black_hole(postgres_server.folder / ".s.PGSQL.5432") as proxy,
         psycopg.connect(migrated_postgres_url) as holder,

@@ -98,7 +98,7 @@ def test_values_of_an_older_version_are_computed_again(server: Instance, monkeyp
     with server.database.write() as session:
         assert metric_results.recompute_outdated(session) == [], "an older process may still be at it"
         for row in session.scalars(select(MetricResult)):
-            row.computed_at = now() - 2 * metric_results.UPGRADED_WITHIN
+            row.computed_at = now() - 2 * metric_results.UPGRADE_WINDOW
     with server.database.write() as session:
         (evaluation,) = metric_results.recompute_outdated(session)
         assert [each.metric_id for each in metric_results.waiting(session, evaluation)] == ["klom"]

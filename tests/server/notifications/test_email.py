@@ -13,8 +13,7 @@ from server.admin import competition_edits
 from server.config import Settings, get_settings
 from server.db import now
 from server.jobs.leases import EMAILS
-from server.models.account import Account, Role
-from server.models.audit import AuditEvent
+from server.models.account import Account, AuditEvent, Role
 from server.models.competition import CompetitionState
 from server.models.notification import QueuedEmail
 from server.models.submission import Fault

@@ -23,8 +23,7 @@ from markupsafe import Markup
 from lethe.errors import HostFault, InvalidInput, InvalidSubmission
 from server.errors import Overloaded
 from server.parsing import client
-from server.parsing.client import ParsingProcess, Unreadable, run
-from server.parsing.markdown import markdown
+from server.parsing.client import ParsingProcess, Unreadable, markdown, run
 from server.parsing.process import CPU_S, TaskLimits, get_limits
 from server.parsing.tasks import TASKS
 from tests.support.instance import GOOD_CODE, Instance, competition_toml, make_zip

@@ -9,8 +9,7 @@ from lethe.competition.visibility import Visibility
 from server.competitions import competitions
 from server.evaluations import evaluations, leases
 from server.leaderboard import boards
-from server.models.account import Role
-from server.models.audit import AuditEvent
+from server.models.account import AuditEvent, Role
 from server.models.evaluation import Evaluation, PublicScore, Shard
 from server.models.submission import Fault, Submission
 from server.rejudging import rejudgings

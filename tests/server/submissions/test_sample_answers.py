@@ -63,7 +63,7 @@ def test_page_shows_what_a_model_says_as_text(server: Instance, ada: dict[str, s
 
 @pytest.mark.parametrize(
     ("answers", "note"),
-    [(None, sample_answers.NOT_FINITE), (["", ""], sample_answers.SILENT), (["one"], sample_answers.NOT_STORED)],
+    [(None, sample_answers.NOT_FINITE), (["", ""], sample_answers.NO_ANSWERS), (["one"], sample_answers.NOT_STORED)],
 )
 def test_a_model_without_answers_has_a_sentence(server, ada, answers, note):
     submission = submitted(server, ada)

@@ -18,7 +18,7 @@ from server.db import now
 from server.errors import Conflict
 from server.evaluations import leases
 from server.evaluations.claimed_shard import ClaimedShard
-from server.models.audit import AuditEvent
+from server.models.account import AuditEvent
 from server.models.competition import CompetitionState, Membership, Team
 from server.models.evaluation import Evaluation, RunLog, Shard
 from server.models.submission import Submission

@@ -5,7 +5,7 @@ from sqlalchemy import select
 
 from lethe.errors import InvalidInput, NotFound
 from server.db import Database
-from server.models.audit import AuditEvent
+from server.models.account import AuditEvent
 from server.models.evaluation import Shard, ShardState
 from server.models.worker import Worker
 from server.workers import registration

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select, text, update
 from sqlalchemy.orm.exc import StaleDataError
 
-from server.api.workers.schemas import FailureIn
+from server.api.workers.router import FailureIn
 from server.db import clock, database_time
 from server.evaluations import lease_reaper
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
@@ -18,7 +18,7 @@ from server.models.submission import Submission
 from server.submissions import submission_repository
 from tests.server.workers.conftest import SEED, Hosted, RemoteWorker, outputs, sha256, store_splits, submit, to_runs
 from tests.support.instance import GOOD_CODE
-from worker.remote.client import PASSING, SHARD
+from worker.remote.client import RETRYABLE_STATUS, SHARD
 
 
 def stage(hosted: Hosted, submission_id: str) -> str:
@@ -363,7 +363,7 @@ def test_step_that_meets_another_at_once_may_be_tried_again(hosted: Hosted, monk
     worker = hosted.worker()
     monkeypatch.setattr("server.workers.shard_steps.set_state", fail)
     answer = worker.call("PUT", "/state", json={"state": "draining"})
-    assert answer.status_code in PASSING
+    assert answer.status_code in RETRYABLE_STATUS
     assert int(answer.headers["Retry-After"]) > 0
 
 

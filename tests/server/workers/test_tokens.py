@@ -6,8 +6,7 @@ from sqlalchemy import select, update
 
 from server.accounts.passwords import digest
 from server.db import now
-from server.models.account import Account
-from server.models.audit import AuditEvent
+from server.models.account import Account, AuditEvent
 from server.models.worker import WorkerToken
 from tests.server.workers.conftest import Hosted, RemoteWorker
 

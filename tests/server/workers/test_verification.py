@@ -12,7 +12,7 @@ from server.config import Settings
 from server.db import clock, database_time
 from server.evaluations import lease_reaper, leases, verified_runs
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure
-from server.models.audit import AuditEvent
+from server.models.account import AuditEvent
 from server.models.competition import Split
 from server.models.evaluation import Evaluation, PublicScore, Shard, ShardAttempt, ShardKind
 from server.models.submission import Fault, Submission

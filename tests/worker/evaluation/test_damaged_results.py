@@ -16,8 +16,7 @@ from server.config import Settings
 from server.db import clock
 from server.evaluations import leases
 from server.evaluations.claimed_shard import ShardFailure
-from server.models.account import Account, Role
-from server.models.audit import AuditEvent
+from server.models.account import Account, AuditEvent, Role
 from server.models.competition import Split, SplitState
 from server.models.evaluation import Evaluation, PublicScore, Shard
 from server.models.submission import Fault, Stage, Submission

@@ -34,8 +34,7 @@ from server.competitions import model_shard_leases as rows
 from server.competitions import split_leases, stalled_preparations
 from server.config import Settings
 from server.db import Database, clock, now
-from server.models.account import Account, Role
-from server.models.audit import AuditEvent
+from server.models.account import Account, AuditEvent, Role
 from server.models.competition import (
     Competition,
     CompetitionState,
