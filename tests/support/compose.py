@@ -11,15 +11,19 @@ import os
 import re
 import secrets
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
+from numba.core.caching import _CacheLocator
 
 ROOT = Path(__file__).parents[2]
 CGROUPS = Path("/sys/fs/cgroup")
@@ -111,6 +115,7 @@ class Compose:
             steps.append(f"mkdir -p {root}{made} && chown {owner} {root}{made} && chmod 700 {root}{made}")
         for place, options in (entry.split(":") for entry in service.get("tmpfs", ())):
             steps.append(f"mkdir -p {root}{place} && mount -t tmpfs -o {options} none {root}{place}")
+        steps.append(f"cp -r {_compiled_loops()} {root}/tmp/numba && chown -R {owner} {root}/tmp/numba")
         # After the scratch folders, which would hide them: a checkout may lie below /tmp.
         for path in (ROOT, Path(sys.base_prefix), Path(sys.prefix)):
             steps += [] if path.parts[1] in ("usr", "etc") else _bound(path, root, is_read_only=True)
@@ -192,6 +197,17 @@ def _bound(path: Path, root: Path, *, is_read_only: bool = False) -> list[str]:
     source, target = shlex.quote(str(path)), shlex.quote(f"{root}{path}")
     steps = [f"mkdir -p {target}", f"mount --rbind {source} {target}"]
     return [*steps, f"mount -o remount,bind,ro {target}"] if is_read_only else steps
+
+
+@cache
+def _compiled_loops() -> Path:
+    """Return numba's folder with what `make install` has compiled: a service would take half a minute for it."""
+    folder = Path(tempfile.mkdtemp(prefix="numba-"))
+    for file in (ROOT / "lethe").glob("**/__pycache__/*.nb[ci]"):
+        own = folder / _CacheLocator.get_suitable_cache_subpath(str(file.parents[1] / "module.py"))
+        own.mkdir(exist_ok=True)
+        shutil.copy2(file, own)
+    return folder
 
 
 def _image_folders() -> list[str]:
