@@ -9,6 +9,9 @@ python -m benchmarks.kaggle.faithful [--programs DIR] [--keep DIR] [--json FILE]
 
 import argparse
 import json
+import os
+import subprocess
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -16,16 +19,21 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self, cast
 
-from benchmarks.kaggle.data import write_split
-from benchmarks.kaggle.honest import HonestRuns, NoHonestModel
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
 from benchmarks.kaggle.honest_run import SEED
 from benchmarks.kaggle.programs import programs
+from lethe.data.datasets.faces import open_faces
 from lethe.errors import InvalidSubmission
 from lethe.evaluation.local_check import stage_files
+from lethe.networks import builders
 from lethe.runtime.original_filenames import warnings_in
 from lethe.submission.package import load_package
+from sandbox.backends.bubblewrap import find_bwrap
 from sandbox.launcher import Launcher, RunRequest, SandboxSpec
 from sandbox.policy import RunPolicy
 from worker.evaluation.notebook_runs import compare_program, equal_models, is_compared, notebook_mounts
@@ -44,6 +52,11 @@ POLICY = RunPolicy(
     shared_memory_mib=512,
     open_files=1024,
 )
+ROOT = Path(__file__).parents[2]
+HIDDEN = frozenset({"kaggle", "scratch", "dev", "proc", "tmp", "result"})  # of this machine's root
+NETWORK = {"name": "resnet18", "options": {}, "input_shape": [3, 32, 32], "n_classes": 10}
+NETWORK |= {"input_scale": 1.0, "input_shift": 0.0}
+SIZES = {"retain": 64, "forget": 32, "validation": 32}
 Verdict = dict[str, str]
 
 
@@ -89,6 +102,91 @@ def _notebooks(given: Path | None, folder: Path) -> Iterator[Path]:
             json.dumps({"cells": code, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}), encoding="utf-8"
         )
         yield path
+
+
+def write_split(folder: Path) -> Path:
+    """Write a split's visible folder in Kaggle's form, drawn faces whose bytes are the inputs, and return it."""
+    folder.mkdir(parents=True)
+    (folder / "network.json").write_text(json.dumps(NETWORK), encoding="utf-8")
+    torch.manual_seed(0)
+    state = {name: value.contiguous() for name, value in builders.build(NETWORK).state_dict().items()}
+    save_file(state, folder / "original_model.safetensors")
+    faces = open_faces({"persons": 10 + sum(SIZES.values()) // 4, "images_per_person": 6})
+    order = np.random.default_rng(0).permutation(len(faces.labels))
+    first = 0
+    for name, size in SIZES.items():
+        chosen = np.sort(order[first : first + size])
+        first += size
+        tensors = {
+            "images": torch.from_numpy(faces.images[chosen]),
+            "labels": torch.from_numpy(faces.labels[chosen]),
+            "ids": torch.from_numpy(chosen.astype(np.int64)),
+            "persons": torch.from_numpy(faces.persons[chosen]),
+        }
+        save_file({key: value.contiguous() for key, value in tensors.items()}, folder / f"{name}.safetensors")
+    return folder
+
+
+class NoHonestModel(Exception):
+    """The program has left no model; the message is what it said last."""
+
+
+class HonestRuns:
+    """A process that runs notebooks one after another, each in a fork of its own, with empty folders.
+
+    layout: the folder with the split's `input`. keep: where results may be written.
+    """
+
+    def __init__(self, layout: Path, keep: Path) -> None:
+        self._layout, self._keep = layout, keep
+
+    def __enter__(self) -> Self:
+        self._keep.mkdir(parents=True, exist_ok=True)
+        words = [str(find_bwrap()), *self._view(), sys.executable, "-m", "benchmarks.kaggle.honest_run"]
+        environment = {
+            "PATH": os.environ.get("PATH", ""),
+            "PYTHONPATH": str(ROOT),
+            "PYTHONHASHSEED": "0",
+            "OMP_NUM_THREADS": "1",
+            "HOME": "/scratch",
+            "TMPDIR": "/scratch",
+            "MPLBACKEND": "Agg",
+        }
+        self._process = subprocess.Popen(
+            words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        cast(IO[str], self._process.stdin).close()
+        self._process.wait()
+
+    def run(self, notebook: Path, into: Path) -> None:
+        """Run the notebook and write its first model, as safetensors. Raises NoHonestModel."""
+        into.parent.mkdir(parents=True, exist_ok=True)
+        requests = cast(IO[str], self._process.stdin)
+        place = Path("/result") / into.relative_to(self._keep)
+        requests.write(json.dumps([notebook.read_text(encoding="utf-8"), str(place)]) + "\n")
+        requests.flush()
+        said = json.loads(cast(IO[str], self._process.stdout).readline() or '"it ended"')
+        if said:
+            raise NoHonestModel(said)
+
+    def _view(self) -> list[str]:
+        words = ["--tmpfs", "/"]
+        for folder in sorted(Path("/").iterdir()):
+            if folder.is_symlink():
+                words += ["--symlink", str(folder.readlink()), str(folder)]
+            elif folder.name not in HIDDEN and folder.is_dir():
+                words += ["--ro-bind", str(folder), str(folder)]
+        words += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/scratch", "--tmpfs", "/tmp", "--unshare-net"]
+        for place in (ROOT, Path(sys.prefix), Path(sys.base_prefix)):
+            if place.parts[1] in HIDDEN:  # the checkout or its Python lies below /tmp
+                words += ["--ro-bind", str(place), str(place)]
+        words += ["--ro-bind", str(self._layout / "input"), "/kaggle/input", "--bind", str(self._keep), "/result"]
+        return [*words, "--tmpfs", "/kaggle/tmp", "--tmpfs", "/kaggle/working", "--chdir", "/kaggle/working"]
 
 
 class Bench:

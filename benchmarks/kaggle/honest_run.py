@@ -3,7 +3,7 @@
 It runs each notebook in a fork of its own and takes the first member of its archive. What Lethe sets before a program
 begins is set here as well: the seed, the number of threads, that "cuda" means the CPU, and how older code loads files.
 
-It is started by `benchmarks.kaggle.honest`.
+It is started by `benchmarks.kaggle.faithful`.
 """
 
 import json

@@ -11,20 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.papers.cell_view import ORACLE, ORIGINAL, CellView
 from benchmarks.papers.ordering import (
-    BenchmarkRule,
-    Decision,
+    ORACLE,
+    ORIGINAL,
+    CellView,
+    Found,
     Measured,
     all_measured,
     correlation_exceeds,
     every,
     exceeds,
     measured,
+    rule,
     shown,
 )
 
-Found = Iterator[tuple[str, Decision, str]]
 MIN_METHODS = 4  # below it a rank correlation says nothing
 MIN_GAP = 0.05  # in which two cells must differ for one to be called the more overfitted
 PARTIAL = re.compile(r"retrained without (\d+) ?%")
@@ -51,7 +52,9 @@ def _setup(view: CellView) -> Any:
     return (view.settings("scoring")["scoring"] or {}).get("setup")
 
 
+@rule("E-03", hard=False, needs="two cells that differ in `seeds` alone, with F of 4 methods that differ")
 def _same_order(views: Sequence[CellView]) -> Found:
+    """Spearman of F with one original and with one for each run is at least 0.7."""
     from scipy.stats import spearmanr  # noqa: PLC0415  slow to import, needed here alone
 
     for one, each in setups(views):
@@ -68,7 +71,9 @@ def _same_order(views: Sequence[CellView]) -> Found:
         )
 
 
+@rule("E-03", hard=True, needs="two cells that differ in `seeds` alone, with F of ssd")
 def _nearly_deterministic(views: Sequence[CellView]) -> Found:
+    """F of ssd is higher with an original for each run than with one."""
     for one, each in setups(views):
         low, high = (list(all_measured(view, [view.named("ssd")], "f").values()) for view in (one, each))
         if low and high:
@@ -95,7 +100,9 @@ def _shares_of_cell(view: CellView) -> dict[int, Measured]:
     return {share: values[name] for share, name in names.items() if name in values}
 
 
+@rule("E-10", hard=True, needs="`miau` and methods called `retrained without 25 %`, `50 %`, `75 %`")
 def _full_above_partial(views: Sequence[CellView]) -> Found:
+    """MIAU of exact retraining is above that of retraining without 75 % of the forget set."""
     miau = _shares(views)
     if {75, 100} <= miau.keys():
         yield (
@@ -105,14 +112,22 @@ def _full_above_partial(views: Sequence[CellView]) -> Found:
         )
 
 
+@rule("E-10", hard=False, needs="`miau` and methods called `retrained without 25 %`, `50 %`, `75 %`")
 def _rises_with_share(views: Sequence[CellView]) -> Found:
+    """MIAU rises with the share of the forget set that was left out."""
     miau = _shares(views)
     if len(miau) > 2:
         rises = every(exceeds(after, before) for before, after in pairwise(miau.values()))
         yield "mean over cells", rises, shown({f"{share} %": value for share, value in miau.items()})
 
 
+@rule(
+    "E-11",
+    hard=True,
+    needs="two cells that differ in training alone and by 0.05 in retain less test accuracy, with mia_gap",
+)
 def _overfitted(views: Sequence[CellView]) -> Found:
+    """The attack on the original is further from exact retraining where the networks overfit more."""
     for pair in _equal_but_for(views, "training"):
         gaps = [_generalisation_gap(view) for view in pair]
         signals = [_signal(view) for view in pair]
@@ -141,7 +156,11 @@ def _signal(view: CellView) -> Measured | None:
     return Measured(abs(apart.value), apart.error)
 
 
+@rule(
+    "E-19", hard=False, needs="two cells of interclass confusion that differ in the recipe alone, with targeted_error"
+)
 def _regularised(views: Sequence[CellView]) -> Found:
+    """EU-k leaves less targeted error where the original was trained with early stop or CutMix."""
     for pair in _equal_but_for(views, "training"):
         if pair[0].forget_by() != "interclass-confusion":
             continue
@@ -176,35 +195,3 @@ def _regularises(view: CellView, plain: CellView) -> bool:
 
 def _training(view: CellView) -> dict[str, Any]:
     return dict(view.settings("training")["training"])
-
-
-TWO_SETUPS = "two cells that differ in `seeds` alone, with"
-PARTIAL_MODELS = "`miau` and methods called `retrained without 25 %`, `50 %`, `75 %`"
-PAIR_RULES = (
-    BenchmarkRule(
-        "E-03", False, "Spearman of F with one original and with one for each run is at least 0.7",
-        f"{TWO_SETUPS} F of {MIN_METHODS} methods that differ", _same_order,
-    ),
-    BenchmarkRule(
-        "E-03", True, "F of ssd is higher with an original for each run than with one",
-        f"{TWO_SETUPS} F of ssd", _nearly_deterministic,
-    ),
-    BenchmarkRule(
-        "E-10", True, "MIAU of exact retraining is above that of retraining without 75 % of the forget set",
-        PARTIAL_MODELS, _full_above_partial,
-    ),
-    BenchmarkRule(
-        "E-10", False, "MIAU rises with the share of the forget set that was left out",
-        PARTIAL_MODELS, _rises_with_share,
-    ),
-    BenchmarkRule(
-        "E-11", True, "the attack on the original is further from exact retraining where the networks overfit more",
-        f"two cells that differ in training alone and by {MIN_GAP} in the gap from retain to test accuracy, with "
-        "mia_forget_test or mia_gap",
-        _overfitted,
-    ),
-    BenchmarkRule(
-        "E-19", False, "EU-k leaves less targeted error where the original was trained with early stop or CutMix",
-        "interclass confusion in two cells that differ in the recipe alone, with targeted_error of EU-k", _regularised,
-    ),
-)  # fmt: skip

@@ -1,4 +1,4 @@
-"""One statement about results that a paper reports, and what a benchmark says of it.
+"""One statement about results that a paper reports, what a benchmark says of it, and one cell of the results.
 
 A difference says something only where it exceeds its standard error: otherwise nothing is decided.
 """
@@ -7,12 +7,130 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from benchmarks.papers.cell_view import CellView
+from lethe.benchmark.benchmark_file import parse_benchmark
+from lethe.benchmark.results import RETAIN_UTILITY
+from lethe.methods.catalogue import method_info
+from lethe.metrics.scoring.attacks.family import EPSILON_CAP
 
+ORACLE, ORIGINAL = "exact retraining", "original model"
+Z_95 = 1.959964
+WINNERS = ("fcs", "msg", "cfw", "prmq", "kde", "rni")  # of the competition of 2023
 EVERY_CELL = "all cells"
 Decision = bool | None  # None: not decided
+Found = Iterator[tuple[str, Decision, str]]  # where, whether it holds there, numbers
+
+
+@dataclass(frozen=True)
+class CellView:
+    """content: a benchmark's results. name: of the cell."""
+
+    content: Mapping[str, Any]
+    name: str
+
+    @property
+    def methods(self) -> list[str]:
+        """Return the names of the methods that have results here, references left out."""
+        rows = self.content["cells"][self.name]["rows"]
+        return [m["name"] for m in self.content["methods"] if m["name"] in rows and not rows[m["name"]].get("failure")]
+
+    def _row(self, name: str | None) -> dict[str, Any]:
+        return dict(self.content["cells"][self.name]["rows"].get(name, {}))
+
+    def _of(self, method_id: str) -> list[dict[str, Any]]:
+        there = set(self.methods)
+        return [m for m in self.content["methods"] if m["id"] == method_id and m["name"] in there]
+
+    def named(self, method_id: str) -> str | None:
+        """Return the name of a method of this id that has results; the one without changed constants first."""
+        names = [m["name"] for m in self._of(method_id)]
+        return method_id if method_id in names else next(iter(names), None)
+
+    def by_layers(self, method_id: str) -> dict[int, str]:
+        """Return the names of the variants of eu_k or cf_k by their K, ascending."""
+        return dict(sorted((int(m["constants"]["K"]), m["name"]) for m in self._of(method_id)))
+
+    def constants(self, name: str) -> dict[str, Any]:
+        """Return the constants of a method, by the name of its row; those of a file of code are unknown: none."""
+        given = next((dict(m["constants"]) for m in self.content["methods"] if m["name"] == name), {})
+        return given | self._tuned(name)
+
+    def _tuned(self, name: str) -> dict[str, Any]:
+        return dict(self._row(name).get("tuning", {}).get("settings", {}))
+
+    def with_own_constants(self, method_id: str) -> str | None:
+        """Return the name of the method of this id for which no constant was set to another than the catalogue's.
+
+        What was set is what the benchmark file says and what its tuning chose, or every constant where the results
+        hold no file: a default that has changed since they were made is still the method's own.
+        """
+        own = {constant.name: constant.value for constant in method_info(method_id).constants}
+        ids = {m["name"]: m["id"] for m in self.content["methods"]}
+        given = {name: self.constants(name) for name in ids}
+        if "benchmark" in self.content:
+            entries = parse_benchmark(self.content["benchmark"]).methods
+            given = {entry.label: dict(entry.constants) | self._tuned(entry.label) for entry in entries}
+        there = (name for name in self.methods if ids[name] == method_id)
+        return next((name for name in there if given[name].items() <= own.items()), None)
+
+    def settings(self, *names: str) -> dict[str, Any]:
+        """Return these sections of the cell's competition."""
+        found = self.content["cells"][self.name]["settings"]
+        found = {"scoring": found.get("metric"), **found}  # its name in results of version 0.2
+        return {name: found.get(name) for name in names}
+
+    def table(self, name: str, metric: str) -> dict[str, Any]:
+        """Return the table of a metric of a method or reference, empty where it has none."""
+        return dict(self._row(name).get("tables", {}).get(metric) or {})
+
+    def n_forget(self) -> int:
+        """Return the number of forget examples, 0 where no row has epsilon."""
+        rows = self.content["cells"][self.name]["rows"].values()
+        return next((len(row["epsilon"]) for row in rows if row.get("epsilon")), 0)
+
+    def epsilon_cap(self) -> float:
+        """Return the epsilon of an example that an attack tells apart without error."""
+        return float((self.settings("scoring")["scoring"] or {}).get("epsilon_cap", EPSILON_CAP))
+
+    def value(self, name: str | None, metric: str) -> float | None:
+        """Return a metric of a method or reference, None where it has none."""
+        return self._number(name, metric, "value")
+
+    def _number(self, name: str | None, metric: str, kind: str) -> float | None:
+        found = self._row(name).get("values", {}).get(metric, {}).get(kind)
+        return None if found is None else float(found)
+
+    def utility(self, name: str | None) -> float | None:
+        """Return model utility; of a network without pretraining that of the retain set, None where there is none."""
+        whole = self.value(name, "model_utility")
+        return self.value(name, RETAIN_UTILITY) if whole is None else whole
+
+    def most_epochs(self, method_id: str) -> str | None:
+        """Return the name of a method's row with the most epochs."""
+        chosen = [(int(m["constants"]["EPOCHS"]), m["name"]) for m in self._of(method_id) if "EPOCHS" in m["constants"]]
+        return max(chosen)[1] if chosen else None
+
+    def error(self, name: str | None, metric: str) -> float:
+        """Return the standard error of a metric, by its 95 % interval; NaN where none is known."""
+        interval = self._row(name).get("values", {}).get(metric, {}).get("interval")
+        return float(interval[1] - interval[0]) / (2 * Z_95) if interval and None not in interval else math.nan
+
+    def spread(self, name: str, metric: str) -> float | None:
+        """Return the standard deviation of a metric over runs."""
+        return self._number(name, metric, "standard_deviation")
+
+    def known(self, metric: str, *names: str | None) -> dict[str, float]:
+        """Return the metric of those of `names` that have it."""
+        found = {name: self.value(name, metric) for name in names if name is not None}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def says(self, name: str, hard: bool, statement: str, holds: "Decision", numbers: str) -> "Ordering":
+        """Return what this cell says of a statement."""
+        return Ordering(name, self.name, hard, statement, None if holds is None else bool(holds), numbers)
+
+    def forget_by(self) -> str:
+        return str(self.content["cells"][self.name]["settings"]["splits"]["forget"]["by"])
 
 
 @dataclass(frozen=True)
@@ -38,7 +156,7 @@ class BenchmarkRule:
     hard: bool
     statement: str
     needs: str
-    find: Callable[[Sequence[CellView]], Iterator[tuple[str, Decision, str]]]
+    find: "Find"
 
     def check(self, views: Sequence[CellView]) -> Iterator[Ordering]:
         """Yield the statement for every place that has its values, else once with what is missing."""
@@ -48,6 +166,20 @@ class BenchmarkRule:
         if not found:
             reason = f"not in this benchmark: needs {self.needs}"
             yield Ordering(self.id, EVERY_CELL, self.hard, self.statement, None, reason)
+
+
+Find = Callable[[Sequence[CellView]], Found]
+BENCHMARK_RULES: list[BenchmarkRule] = []
+
+
+def rule(name: str, *, hard: bool, needs: str) -> Callable[[Find], Find]:
+    """Add the decorated function to the rules as their `find`; its docstring is the statement."""
+
+    def add(find: Find) -> Find:
+        BENCHMARK_RULES.append(BenchmarkRule(name, hard, (find.__doc__ or "").removesuffix("."), needs, find))
+        return find
+
+    return add
 
 
 class Measured(NamedTuple):

@@ -14,7 +14,10 @@ from typing import Any
 
 import torch
 
-from benchmarks.shared import options, run_entry
+from benchmarks.shared import options
+from lethe.evaluation.image_evaluation import SplitEvaluator
+from lethe.networks.builders import build
+from lethe.runtime.data_loaders import load_data, make_loaders
 from server.models.evaluation import Evaluation, PublicScore, Shard, ShardAttempt, ShardKind
 from tests.end_to_end.conftest import competition_toml
 from tests.faults.cluster import Cluster, code, running_cluster
@@ -56,8 +59,16 @@ def bare_loop(cluster: Cluster, *, runs: int, pause: float) -> float:
     torch.set_num_threads(1)
     module: dict[str, Any] = {}
     exec(code(pause=pause), module)
+    split = cluster.folder / "storage" / "splits" / "tiny" / "public"
     started = time.perf_counter()
-    run_entry(cluster.folder / "storage" / "splits" / "tiny" / "public", module["unlearning"], runs=runs)
+    evaluator, data = SplitEvaluator.load(split), load_data(split / "visible")
+    for seed in range(runs):
+        net = build(data.network)
+        net.load_state_dict(data.original_state)
+        torch.manual_seed(seed)
+        loaders = make_loaders(data)
+        module["unlearning"](net, loaders.retain, loaders.forget, loaders.validation)
+        evaluator.evaluate_state(net.state_dict())
     return time.perf_counter() - started
 
 

@@ -25,11 +25,11 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from benchmarks.shared import options
-from benchmarks.web.client import Connection
-from benchmarks.web.measure import session_cookie
 from lethe.client.api import ApiError
 from tests.faults.cluster import Cluster, code, running_cluster, wait_until
+from tests.support.http_connection import Connection
 from tests.support.processes import descendants
+from tests.support.seeded_competition import session_cookie
 
 LOOK_EVERY_S = 5.0
 # A lease that a crowded machine does not lose; sweeps far more often than a deployment's.

@@ -25,7 +25,6 @@ from typing import Any
 
 import torch
 
-from benchmarks.sandbox.subjects import NETWORKS, SUBMISSIONS, write_split
 from benchmarks.shared import options
 from lethe.runtime.entry import Preloaded, Task, unlearned_weights
 from lethe.runtime.weights_layout import WeightsLayout, read_layout
@@ -36,11 +35,62 @@ from sandbox.guest.zygote import preload
 from sandbox.launcher import Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
 from sandbox.policy import RunPolicy
 from sandbox.proc_usage import tree_usage
+from tests.sandbox.conftest import write_split
 
 _ROOT = Path(__file__).parents[2]
 _HEADING = f"{'':58}{'bare':>10}{'sandbox':>10}{'ratio':>8}  target"
 _READ_BYTES = 1 << 20  # as the launcher reads
 Take = Callable[[int, WeightsLayout], None]
+_INPUTS = {"n_classes": 10, "input_scale": 1 / 255, "input_shift": 0.0}
+NETWORKS: dict[str, dict[str, Any]] = {
+    "mlp": {"name": "mlp", "options": {"hidden": [16]}, "input_shape": [1, 8, 8], **_INPUTS},
+    "resnet18": {"name": "resnet18", "options": {"stem": "small"}, "input_shape": [3, 32, 32], **_INPUTS},
+}
+_TRAINING = """
+import time
+
+import torch
+
+
+def train(net, loader, steps):
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.001)
+    done = 0
+    while True:
+        for batch in loader:
+            if done == steps:
+                return
+            optimiser.zero_grad()
+            torch.nn.functional.cross_entropy(net(batch["image"]), batch["label"]).backward()
+            optimiser.step()
+            done += 1
+
+
+def unlearning(net, retain, forget, validation):
+    small = sum(p.numel() for p in net.parameters()) < 100_000
+    steps = STEPS
+    train(net, retain, 1)
+    began = time.process_time()
+    train(net, retain, steps)
+    SAY
+"""
+# A tenth of a second of a processor, whatever the machine.
+_TENTH = """
+import time
+
+
+def unlearning(net, retain, forget, validation):
+    began = time.process_time()
+    while time.process_time() - began < 0.1:
+        pass
+"""
+SUBMISSIONS = {
+    "short": _TRAINING.replace("STEPS", "4 if small else 0").replace("SAY", ""),
+    "training": _TRAINING.replace("STEPS", "1000 if small else 2").replace("SAY", "print(time.process_time() - began)"),
+    "tenth": _TENTH,
+    "endless": "def unlearning(net, retain, forget, validation):\n    while True:\n        pass\n",
+    "forks": "import os\n\n\ndef unlearning(net, retain, forget, validation):\n    while True:\n"
+    "        try:\n            os.fork()\n        except OSError:\n            pass\n",
+}
 
 
 @dataclass(frozen=True)
@@ -75,8 +125,8 @@ def measure(folder: Path, *, runs: int) -> Iterator[Figure]:
     for name, source in SUBMISSIONS.items():
         (stage / name).mkdir(parents=True)
         (stage / name / "submission.py").write_text(source, encoding="utf-8")
-    for network in NETWORKS:
-        data_dir = write_split(folder / network / "visible", network)
+    for network, description in NETWORKS.items():
+        data_dir = write_split(folder / network / "visible", network=description, examples=64)
         yield from _measure_network(network, data_dir, stage, runs=runs)
     yield from _measure_starts(folder / "mlp" / "visible", stage, runs=runs)
 

@@ -1,16 +1,18 @@
 """What wins each attack family without unlearning, on made-up confidences: shares of the oracle by entry, family and N.
 
 python -m benchmarks.scoring.battery [--models 32 128 512] [--examples 60] [--seeds 3]
+
+The entries are those of tests/support/entries_without_unlearning.py.
 """
 
 from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.scoring.entries_without_unlearning import BATTERY, HONEST, Confidences, Entry
 from benchmarks.shared import options
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.epsilon import forgetting_quality, n_judged_models, per_example_epsilon
+from tests.support.entries_without_unlearning import BATTERY, HONEST, Confidences, Entry
 
 FAMILIES = tuple(AttackFamily)
 

@@ -89,10 +89,7 @@ RULES = {
         ),
     ),
     "method ranking": Rule(
-        (
-            "lethe/metrics/benchmark/rankings.py",
-            "server/leaderboard/ranking.py",
-        ),
+        ("lethe/metrics/benchmark/rankings.py", "server/leaderboard/ranking.py"),
         (
             "tests/lethe/metrics/test_ranking_groups.py",
             "tests/lethe/metrics/test_pareto.py",

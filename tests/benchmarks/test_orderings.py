@@ -2,8 +2,7 @@
 
 import pytest
 
-from benchmarks.papers.cell_orderings import CELL_RULES
-from benchmarks.papers.cell_pair_orderings import PAIR_RULES
+from benchmarks.papers.ordering import BENCHMARK_RULES
 from tests.benchmarks.made_up_results import cell, check, method, results
 
 ORACLE, ORIGINAL = "exact retraining", "original model"
@@ -244,9 +243,8 @@ def test_gradient_ascent_is_not_in_the_first_group(ascent, holds):
 
 
 def test_a_benchmark_without_the_data_is_told_what_is_missing():
-    rules = [*PAIR_RULES, *CELL_RULES]
     content = results([method("msg")], one=cell({"msg": {}}))
-    for rule in rules:
+    for rule in BENCHMARK_RULES:
         found = check(content, rule.id, rule.statement)
         assert [each.holds for each in found] == [None]
         assert found[0].numbers == f"not in this benchmark: needs {rule.needs}"

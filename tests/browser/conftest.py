@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 import uvicorn
 
-from benchmarks.web.seed import Seeded, seed
 from server.accounts import passwords
 from server.config import get_settings
 from server.deps import get_database
 from server.main import create_app
 from server.storage import get_storage
 from tests.support.instance import CACHES, QUICK_HASHER
+from tests.support.seeded_competition import Seeded, seed
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page

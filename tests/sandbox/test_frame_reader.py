@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save
 
-from benchmarks.sandbox.fuzz import TARGETS, examine, mutated
 from lethe.runtime.weights_layout import BadLayout, WeightsLayout, read_layout
 from sandbox.frame_reader import FrameReader, FrameState, find_problem, half_precision_overflows
 from sandbox.guest.frame_format import (
@@ -21,6 +20,7 @@ from sandbox.guest.frame_format import (
     WRONG_RETURN_TAG,
     encode_fault,
 )
+from tests.support.hostile_bytes import TARGETS, examine, mutated
 
 ORIGINAL = save({"weight": torch.ones(2, 3), "bias": torch.zeros(3), "steps": torch.tensor(4)})
 

@@ -13,16 +13,15 @@ from pathlib import Path
 import pytest
 from fastapi.routing import iter_route_contexts
 
-from benchmarks.web.client import Answer, Connection
-from benchmarks.web.measure import session_cookie
-from benchmarks.web.seed import Seeded, seed
 from server.accounts import accounts, tokens
 from server.db import Database
 from server.main import create_app
 from server.models.account import Role
 from server.models.evaluation import Rejudging
 from server.storage import Storage
+from tests.support.http_connection import Answer, Connection
 from tests.support.narrow_server import MORE_THAN_BOTH
+from tests.support.seeded_competition import Seeded, seed, session_cookie
 from tests.support.web_process import web_process
 
 STREAMS = 60  # of one account

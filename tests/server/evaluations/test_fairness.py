@@ -10,7 +10,7 @@ from sqlalchemy import event, text, update
 from sqlalchemy.orm import Session
 
 from benchmarks.platform.claims import competition_file as big_competition_file
-from benchmarks.platform.seeded import seed
+from benchmarks.platform.claims import seed
 from server.db import Database, clock, database_time
 from server.evaluations import lease_reaper, leases, queue_repository, rerun
 from server.evaluations.claimed_shard import ClaimedShard

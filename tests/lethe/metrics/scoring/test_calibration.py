@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.scoring.entries_without_unlearning import Confidences, some_runs_scaled
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.calibration import SUSPECT_DISAGREEMENT, calibrate, doubt_about, suspicion
 from lethe.metrics.scoring.score import ModelOutputs, score
+from tests.support.entries_without_unlearning import Confidences, some_runs_scaled
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from benchmarks.scoring.entries_without_unlearning import BATTERY, HONEST, Confidences
 from lethe.metrics.scoring.attacks.crossfit import (
     FLOOR,
     HALVES_STREAM,
@@ -17,6 +16,7 @@ from lethe.metrics.scoring.attacks.crossfit import (
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.epsilon import forgetting_quality
 from lethe.metrics.scoring.score import ModelOutputs, score
+from tests.support.entries_without_unlearning import BATTERY, HONEST, Confidences
 
 DELTA = 1e-5
 MAX_EPSILON = np.log((1 - DELTA - FLOOR) / FLOOR)

@@ -15,6 +15,7 @@ from safetensors.numpy import save
 from sqlalchemy import insert
 
 from lethe.competition.file import CompetitionFile, parse_competition
+from server.accounts import accounts, sessions
 from server.accounts.passwords import hash_password
 from server.db import Base, Database, now
 from server.evaluations.evaluations import SCORER_VERSION
@@ -25,6 +26,7 @@ from server.models.evaluation import Evaluation, MetricResult, PublicScore, RunL
 from server.models.submission import Submission
 from server.models.worker import Worker
 from server.storage import Storage, content_key
+from server.web.cookies import SESSION_COOKIE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EXAMPLE = EXAMPLES / "competitions" / "digits.toml"
@@ -330,3 +332,10 @@ def _tables(people: People, sent: Sent, runs: Runs) -> Iterator[tuple[type[Base]
     yield ShardAttempt, runs.attempts()
     yield RunLog, runs.logs()
     yield Worker, runs.workers()
+
+
+def session_cookie(database: Database, name: str) -> str:
+    with database.write() as session:
+        account = accounts.find(session, name)
+        token = sessions.create(session, account, user_agent="test", lifetime=timedelta(hours=1))
+    return f"{SESSION_COOKIE}={token}"

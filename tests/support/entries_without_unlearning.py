@@ -1,8 +1,7 @@
 """Outputs of entries that win a published attack family, or try to, without unlearning anything.
 
-`battery` makes them from a model of confidences; what a real entry needs for each is in docs/organisers/
-what-wins-without-unlearning.md. Each is a function of the original model's confidences and of what a participant can
-know or guess: the level of the retrained models, from data that is not in training.
+What a real entry needs is in docs/organisers/what-wins-without-unlearning.md. Each is a function of the original
+model's confidences and of what a participant can know or guess: the level of the retrained models.
 """
 
 from collections.abc import Callable
