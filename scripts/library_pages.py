@@ -4,6 +4,7 @@ python -m scripts.library_pages
 """
 
 import re
+import textwrap
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -39,8 +40,8 @@ so nothing else can be installed: what is missing goes into your zip as source. 
 compared with this list at upload. The starter kit's README names the versions of the worker that prepared the
 competition.
 
-| library | version |
-|---|---|
+| library | version | library | version | library | version | library | version |
+|---|---|---|---|---|---|---|---|
 {rows}
 """
 SET = """
@@ -49,8 +50,8 @@ SET = """
 A competition with `libraries = "{name}"` under `[submissions]` runs code with these and Python {python} instead. Its
 overview says so.
 
-| library | version |
-|---|---|
+| library | version | library | version | library | version | library | version |
+|---|---|---|---|---|---|---|---|
 {rows}
 """
 
@@ -58,9 +59,15 @@ overview says so.
 MODULE = '''\
 """What a submission finds installed: versions by library. Written by `python -m scripts.library_pages`."""
 
-LIBRARIES = {{
+
+def _versions(text: str) -> dict[str, str]:
+    pairs = (word.split("==") for word in text.split())
+    return {{name: versions.replace("/", " ") for name, versions in pairs}}
+
+
+LIBRARIES = _versions("""
 {entries}
-}}
+""")
 
 # Sets of older libraries, which a competition may name, by their name.
 OLDER_SETS = {{
@@ -85,17 +92,19 @@ def files() -> dict[Path, str]:
     sets = {lock.stem: libraries(lock) for lock in sorted(SETS.glob("*.lock"))}
     page = TEXT.format(rows=_rows(known))
     page += "".join(SET.format(name=name, python=PYTHON, rows=_rows(found)) for name, found in sets.items())
-    older = "\n".join(f'    "{name}": {{\n{_entries(found, indent=8)}\n    }},' for name, found in sets.items())
-    module = MODULE.format(entries=_entries(known, indent=4), sets=older, python=PYTHON)
+    older = "\n".join(f'    "{name}": _versions("""\n{_entries(found)}\n"""),' for name, found in sets.items())
+    module = MODULE.format(entries=_entries(known), sets=older, python=PYTHON)
     return {LIST: module, PAGE: page}
 
 
 def _rows(known: Mapping[str, Sequence[str]]) -> str:
-    return "\n".join(f"| {name} | {', '.join(versions)} |" for name, versions in known.items())
+    cells = [f"{name} | {', '.join(versions)}" for name, versions in known.items()]
+    return "\n".join(f"| {' | '.join([*cells[i : i + 4], *[' | '] * 3][:4])} |" for i in range(0, len(cells), 4))
 
 
-def _entries(known: Mapping[str, Sequence[str]], *, indent: int) -> str:
-    return "\n".join(f'{" " * indent}"{name}": "{" ".join(versions)}",' for name, versions in known.items())
+def _entries(known: Mapping[str, Sequence[str]]) -> str:
+    words = " ".join(f"{name}=={'/'.join(versions)}" for name, versions in known.items())
+    return textwrap.fill(words, 120, break_long_words=False, break_on_hyphens=False)
 
 
 if __name__ == "__main__":
