@@ -58,12 +58,7 @@ class ModelSets:
 
 
 def make_model_sets(
-    file: CompetitionFile,
-    out: Path,
-    *,
-    n_models: int,
-    method: str,
-    progress: Callable[[str], None] = lambda _: None,
+    file: CompetitionFile, out: Path, *, n_models: int, method: str, progress: Callable[[str], None] = lambda _: None
 ) -> ModelSets:
     """Prepare a split with N originals below `out` and make the sets. Raises InvalidInput for a task of text."""
     if file.task.kind != "image-classification":

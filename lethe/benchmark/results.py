@@ -284,13 +284,7 @@ def method_row(requests: Iterable[MetricRequest], kept: Json, *, epsilon: list[f
         if request.id == "model_utility" and "retain_utility" in found.get("table", {}):
             values[RETAIN_UTILITY] = {"value": found["table"]["retain_utility"]}
     tables = {request.id: kept.get(request_key(request), {}).get("table", {}) for request in requests}
-    return {
-        "values": values,
-        "tables": tables,
-        "not_computed": not_computed,
-        "notes": notes,
-        "epsilon": epsilon,
-    }
+    return {"values": values, "tables": tables, "not_computed": not_computed, "notes": notes, "epsilon": epsilon}
 
 
 def is_finished(content: Mapping[str, Any], cell: str) -> bool:

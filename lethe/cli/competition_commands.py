@@ -36,14 +36,12 @@ Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until it can open
 AtOnce = Annotated[bool, typer.Option("--prepare", help="Prepare the splits, and wait until it can open.")]
 FileOnly = Annotated[bool, typer.Option("--file-only", help="Do not look at the data, which is on another machine.")]
 Measure = Annotated[
-    bool,
-    typer.Option("--measure", help="Measure one retraining again, which a run's limit rests on. It is announced."),
+    bool, typer.Option("--measure", help="Measure one retraining again, which a run's limit rests on. It is announced.")
 ]
 AnyDevice = Annotated[
     bool,
     typer.Option(
-        "--any-device",
-        help="Do not wait for the kind of worker that started a split: another kind starts it again.",
+        "--any-device", help="Do not wait for the kind of worker that started a split: another kind starts it again."
     ),
 ]
 
@@ -207,10 +205,7 @@ def _print_plan(check: TaskCheck) -> None:
             ("runs", file.n_models),
             ("attacks", file.scoring.attacks),
             *(
-                (
-                    f"{visibility} split",
-                    ", ".join(f"{n} {name}" for name, n in sizes.items()) + f" {examples}",
-                )
+                (f"{visibility} split", ", ".join(f"{n} {name}" for name, n in sizes.items()) + f" {examples}")
                 for visibility, sizes in set_sizes.items()
             ),
             ("models to train", f"{2 * (2 * file.n_models + 1)} on both splits, the oracle's included"),

@@ -53,10 +53,7 @@ def import_from_checkout(name: str, *, purpose: str) -> ModuleType:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Url = Annotated[
-    str | None,
-    typer.Option("--url", help="The server's URL. Default: LETHE_URL, else the last log-in's."),
-]
+Url = Annotated[str | None, typer.Option("--url", help="The server's URL. Default: LETHE_URL, else the last log-in's.")]
 Competition = Annotated[
     str | None,
     typer.Option("--competition", "-c", help="The competition's name. Default: LETHE_COMPETITION, else the kit's."),

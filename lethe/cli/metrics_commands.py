@@ -65,8 +65,7 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
     split: Annotated[Path | None, typer.Option(help="A prepared split, in place of the files above.")] = None,
     models: Annotated[Path | None, typer.Option(help="With --split: the folder of unlearned checkpoints.")] = None,
     probes: Annotated[
-        int,
-        typer.Option(help="With --split: probe so many models of each side (level 4); takes minutes.", min=0),
+        int, typer.Option(help="With --split: probe so many models of each side (level 4); takes minutes.", min=0)
     ] = 0,
     metric: Ids = None,
     every: All = False,

@@ -36,8 +36,7 @@ def init(
     server: PublicCompetition,
     folder: Annotated[Path | None, typer.Argument(help="Folder to create. Default: the competition's name.")] = None,
     from_method: Annotated[
-        str | None,
-        typer.Option("--from", help="Begin with this method; see `lethe methods list`.", metavar="METHOD"),
+        str | None, typer.Option("--from", help="Begin with this method; see `lethe methods list`.", metavar="METHOD")
     ] = None,
     *,
     task: Annotated[str, typer.Option("--task", help="A task of the competition, by its name.")] = "",

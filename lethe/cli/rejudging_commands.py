@@ -24,8 +24,7 @@ def start(
     changed: Annotated[str, typer.Option("--changed", help="What changed: scorer, limits, split or host.")],
     reason: Why,
     submission: Annotated[
-        list[str] | None,
-        typer.Option("--submission", help="A submission's id or its beginning; may be repeated."),
+        list[str] | None, typer.Option("--submission", help="A submission's id or its beginning; may be repeated.")
     ] = None,
     team: Annotated[str | None, typer.Option("--team", help="All submissions of a team, by its id.")] = None,
     error_class: Annotated[

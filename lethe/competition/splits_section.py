@@ -77,8 +77,7 @@ class ForgetSet(Section):
         default={}, validate_default=True, description="class -> relative weight in the draw; 1 if not named"
     )
     classes: tuple[int, ...] = Field(
-        default=(),
-        description="by class: what the public split forgets; confusion: two; backdoor: its target",
+        default=(), description="by class: what the public split forgets; confusion: two; backdoor: its target"
     )
     private_classes: tuple[int, ...] = Field(default=(), description="by class: what the private split forgets")
     ids: tuple[int, ...] = Field(default=(), description="by ids: rows of the dataset that the public split forgets")

@@ -60,11 +60,7 @@ def _parts(dataset: QuestionDataset, competition: CompetitionFile) -> tuple[Indi
     train = np.flatnonzero(~np.isin(dataset.persons, np.concatenate([test, validation])))
     if splits.train_size is not None:
         raise InvalidSplit('splits.train_size is for images: set dataset.options.groups of a "causal-lm" task')
-    return (
-        train,
-        np.flatnonzero(np.isin(dataset.persons, validation)),
-        np.flatnonzero(np.isin(dataset.persons, test)),
-    )
+    return (train, np.flatnonzero(np.isin(dataset.persons, validation)), np.flatnonzero(np.isin(dataset.persons, test)))
 
 
 def _askable(dataset: QuestionDataset, train: Indices) -> Indices:

@@ -56,12 +56,7 @@ class PromptFormat:
 
 
 def encode_answer(
-    model: LanguageModel,
-    prompts: PromptFormat,
-    question: str,
-    answer: str,
-    *,
-    examples: Sequence[tuple[str, str]] = (),
+    model: LanguageModel, prompts: PromptFormat, question: str, answer: str, *, examples: Sequence[tuple[str, str]] = ()
 ) -> Encoded:
     """Return a question with its answer; `examples` are answered questions that stand before it.
 

@@ -53,10 +53,7 @@ def _difference(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> st
     kept_before, kept_after = torch.isin(before[IDS], after[IDS]), torch.isin(after[IDS], before[IDS])
     found = [
         f"{count} of {len(before[IDS])} examples {words}"
-        for count, words in (
-            (int((~kept_before).sum()), "are no longer in it"),
-            (int((~kept_after).sum()), "are new"),
-        )
+        for count, words in ((int((~kept_before).sum()), "are no longer in it"), (int((~kept_after).sum()), "are new"))
         if count
     ]
     first, second = _by_id(before, kept_before), _by_id(after, kept_after)

@@ -33,10 +33,7 @@ from lethe.evaluation.model_outputs import (
 from lethe.evaluation.probes.split_probes import FILES_READ, VERSION, SplitProbes, first_models, probed_references
 from lethe.metrics.core.array_catalogue import CaptureLevel
 from lethe.metrics.distribution.recipe_spread import AUGMENTATIONS
-from lethe.preparation.fingerprint import (
-    describe_version_change,
-    library_versions,
-)
+from lethe.preparation.fingerprint import describe_version_change, library_versions
 from lethe.preparation.model_shards import STAGES, ModelShards, ShardPlan
 from lethe.preparation.public_sample import SAMPLE_FILES
 from lethe.preparation.split_parts import REPORT, REPORT_PAGE, TRAINED_ON, SplitParts

@@ -23,10 +23,7 @@ from lethe.evaluation.manifest import EvaluationSettings
 from lethe.evaluation.model_outputs import ORIGINAL, ORIGINAL_OUTPUTS, Kind, write_outputs
 from lethe.evaluation.shard_outputs import StoredOutputs
 from lethe.metrics.scoring.protocols import EvaluationSetup, SetupPlan
-from lethe.preparation.fingerprint import (
-    fingerprint,
-    maker,
-)
+from lethe.preparation.fingerprint import fingerprint, maker
 from lethe.preparation.model_shards import ModelShards, ShardPlan
 from lethe.preparation.public_sample import write_sample
 from lethe.preparation.split_report import report_page

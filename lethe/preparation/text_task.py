@@ -31,12 +31,7 @@ from lethe.data.stored_sets import SET_PATHS
 from lethe.data.tokenizers import QUESTION, Tokenizer, require_tokenizer_fits
 from lethe.evaluation.answer_evaluation import AnswerEvaluator, SampleAnswers
 from lethe.evaluation.manifest import EvaluationSettings
-from lethe.evaluation.sample_answer_files import (
-    MAX_QUESTIONS,
-    SAMPLE_ANSWERS,
-    SampleQuestion,
-    SampleQuestions,
-)
+from lethe.evaluation.sample_answer_files import MAX_QUESTIONS, SAMPLE_ANSWERS, SampleQuestion, SampleQuestions
 from lethe.evaluation.text import tokenize_questions
 from lethe.metrics.core.array_catalogue import CaptureLevel
 from lethe.networks.builders import build
@@ -166,12 +161,7 @@ def read_set(path: Path) -> StoredAnswers:
 
 
 def make_job(
-    split_dir: Path,
-    competition: CompetitionFile,
-    network: Mapping[str, Any],
-    sets: list[StoredAnswers],
-    *,
-    device: str,
+    split_dir: Path, competition: CompetitionFile, network: Mapping[str, Any], sets: list[StoredAnswers], *, device: str
 ) -> AnswerJob:
     pretrained = split_dir / PRETRAINED
     return AnswerJob(

@@ -154,12 +154,7 @@ MAX_BYTES = 2 * 2**30
 
 
 def fetch(
-    source: str | Path,
-    into: Path,
-    *,
-    keys: Collection[str] = (),
-    any_signer: bool = False,
-    max_bytes: int = MAX_BYTES,
+    source: str | Path, into: Path, *, keys: Collection[str] = (), any_signer: bool = False, max_bytes: int = MAX_BYTES
 ) -> BundleDescription:
     """Unpack a reference split into a new folder, which then is a prepared split, and return its description.
 

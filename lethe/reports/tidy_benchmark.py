@@ -103,10 +103,7 @@ def _latex_tables(content: Content, all_digits: bool) -> Iterator[str]:
         best = {name: _best(results.metric(name)[row][results.ranked], name) for name in names}
         lines = [
             " & ".join(
-                (
-                    _escaped(method),
-                    *(_latex_value(rows.get(method), name, best[name], all_digits) for name in names),
-                )
+                (_escaped(method), *(_latex_value(rows.get(method), name, best[name], all_digits) for name in names))
             )
             for method in results.methods
         ]

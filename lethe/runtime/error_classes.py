@@ -197,13 +197,7 @@ CLAIMABLE = frozenset(
 )
 # What a machine can be the cause of: another one may give a result.
 OF_THE_MACHINE = frozenset(
-    {
-        ErrorClass.TIMEOUT,
-        ErrorClass.TIME_LIMIT,
-        ErrorClass.IDLE,
-        ErrorClass.OUT_OF_MEMORY,
-        ErrorClass.HOST_FAULT,
-    }
+    {ErrorClass.TIMEOUT, ErrorClass.TIME_LIMIT, ErrorClass.IDLE, ErrorClass.OUT_OF_MEMORY, ErrorClass.HOST_FAULT}
 )
 _BLAME = {
     ErrorClass.STOPPED: Blame.STOPPED,

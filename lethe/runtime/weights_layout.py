@@ -10,18 +10,7 @@ ORIGINAL_MODEL = "original_model.safetensors"  # in a split's visible folder, th
 HEADER_LENGTH = struct.Struct("<Q")
 MAX_HEADER_BYTES = 16 * 1024 * 1024
 
-DTYPE_BYTES = {
-    "F64": 8,
-    "F32": 4,
-    "F16": 2,
-    "BF16": 2,
-    "I64": 8,
-    "I32": 4,
-    "I16": 2,
-    "I8": 1,
-    "U8": 1,
-    "BOOL": 1,
-}
+DTYPE_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
 
 
 class BadLayout(ValueError):

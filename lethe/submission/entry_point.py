@@ -19,14 +19,7 @@ from lethe.submission.ipython_magics import with_bodies_parsed
 from lethe.submission.notebook import Mode
 from lethe.submission.parsing import MAX_LEVELS, is_too_deep, parse_python, reached_definitions
 from lethe.submission.requirements import missing_modules
-from lethe.submission.signatures import (
-    Entry,
-    Imported,
-    ImportedFile,
-    NotCallable,
-    find_callable,
-    from_elsewhere,
-)
+from lethe.submission.signatures import Entry, Imported, ImportedFile, NotCallable, find_callable, from_elsewhere
 from lethe.text_files import decode_text
 
 

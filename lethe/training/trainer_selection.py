@@ -42,12 +42,7 @@ def train_in_turn(
 
 
 def train_or_resume(
-    job: Job,
-    index: int,
-    seed: int,
-    *,
-    checkpoints: TrainingCheckpoints | None = None,
-    on_epoch: OnEpoch | None = None,
+    job: Job, index: int, seed: int, *, checkpoints: TrainingCheckpoints | None = None, on_epoch: OnEpoch | None = None
 ) -> State:
     """Return one trained model, going on from its last kept epoch."""
     kept = checkpoints.finished(index) if checkpoints else None

@@ -8,11 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from lethe.metrics.attacks.svc_efficacy import confidence, entropy, modified_entropy
-from lethe.metrics.core.arrays import (
-    Bool,
-    Float64,
-    Int64,
-)
+from lethe.metrics.core.arrays import Bool, Float64, Int64
 from lethe.metrics.core.compiled import compiled, in_threads
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Parameters

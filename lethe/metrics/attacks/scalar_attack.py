@@ -28,13 +28,7 @@ MAX_BATCH = 2**22  # numbers fitted at once: 32 MiB
 
 
 def softmax_attack_percent(
-    members: Float64,
-    others: Float64,
-    *,
-    task: int,
-    n_splits: int,
-    test_share: float,
-    seed: int,
+    members: Float64, others: Float64, *, task: int, n_splits: int, test_share: float, seed: int
 ) -> Float64:
     """Return the held-out accuracy of the attack on every model in percent, shape (n_models,).
 
@@ -153,13 +147,7 @@ _LBFGS: Any = {"maxiter": 100, "maxls": 50, "gtol": 1e-4, "ftol": 64 * np.finfo(
 
 
 def attack_accuracy(
-    members: Float64,
-    others: Float64,
-    *,
-    n_splits: int,
-    test_share: float,
-    seed: int,
-    solver: Solver = "newton",
+    members: Float64, others: Float64, *, n_splits: int, test_share: float, seed: int, solver: Solver = "newton"
 ) -> Float64:
     """Return the mean held-out accuracy of the attack on every model, shape (n_models,).
 

@@ -134,11 +134,7 @@ RECIPES = ("none", "early stop", "cutmix", "early stop and cutmix")
 
 
 def amenability(
-    original: npt.ArrayLike,
-    unlearned: npt.ArrayLike,
-    retrained: npt.ArrayLike,
-    *,
-    recipes: Sequence[str] = RECIPES,
+    original: npt.ArrayLike, unlearned: npt.ArrayLike, retrained: npt.ArrayLike, *, recipes: Sequence[str] = RECIPES
 ) -> MetricResult:
     """Return the largest share of the first recipe's remaining gap that another recipe removes; 0: none helps.
 
@@ -204,11 +200,7 @@ def budget_strength(values: npt.ArrayLike, *, standard_errors: float = 2.0) -> M
     clear, reversed_steps = means > standard_errors * errors, means < -standard_errors * errors
     return MetricResult(
         float(clear.sum()),
-        table={
-            "falls": means.tolist(),
-            "standard_errors": errors.tolist(),
-            "clear_rises": int(reversed_steps.sum()),
-        },
+        table={"falls": means.tolist(), "standard_errors": errors.tolist(), "clear_rises": int(reversed_steps.sum())},
     )
 
 

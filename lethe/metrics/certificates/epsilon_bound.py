@@ -156,12 +156,7 @@ def epsilon_bonferroni(
 
 
 def epsilon_bound(
-    unlearned: Float64,
-    retrained: Float64,
-    *,
-    significance: float = 0.05,
-    delta: float = 0.0,
-    seed: int = 0,
+    unlearned: Float64, retrained: Float64, *, significance: float = 0.05, delta: float = 0.0, seed: int = 0
 ) -> MetricResult:
     """Return a lower bound of the submission's epsilon that holds with probability 1 - significance, nats.
 

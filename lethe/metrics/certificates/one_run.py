@@ -71,12 +71,7 @@ def is_rejected(
 ) -> bool:
     """Return whether so many right guesses refute that the run is as private as a Gaussian mechanism of this noise."""
     r, h = recursion(
-        noise,
-        n_examples=n_examples,
-        guesses=guesses,
-        correct=correct,
-        significance=significance,
-        alphabet=alphabet,
+        noise, n_examples=n_examples, guesses=guesses, correct=correct, significance=significance, alphabet=alphabet
     )
     return bool(r[0] + h[0] > guesses / n_examples)
 

@@ -215,10 +215,7 @@ def _class_accuracy(*, forgotten: bool) -> tuple[Rule, ...]:
         right = np.diagonal(counts[:, 2], axis1=1, axis2=2)[:, chosen].sum(axis=1)
         return np.asarray(right / test if test.all() else np.full(len(counts), np.nan))
 
-    return (
-        Rule(("test_logits", "test_labels", "forget_labels"), of_logits),
-        Rule(("confusion",), of_confusion),
-    )
+    return (Rule(("test_logits", "test_labels", "forget_labels"), of_logits), Rule(("confusion",), of_confusion))
 
 
 def _share(correct: Array) -> Array:
@@ -258,10 +255,7 @@ def _of_true_class(part: str, size: str, *, examples: str, place: str) -> tuple[
             Rule((f"{part}_loss",), _probability_of_loss),
         ),
         _derive(
-            f"{part}_margins",
-            f"N {size}",
-            f"log(p / (1 - p)) of the true class, on {place}",
-            Rule(logits, log_margin),
+            f"{part}_margins", f"N {size}", f"log(p / (1 - p)) of the true class, on {place}", Rule(logits, log_margin)
         ),
     )
 
@@ -312,10 +306,7 @@ _DERIVED = (
         *_class_accuracy(forgotten=False),
     ),
     _derive(
-        "forget_accuracy",
-        "N",
-        "accuracy on the forget set, in [0, 1]",
-        Rule(("forget_correct",), _mean_over_examples),
+        "forget_accuracy", "N", "accuracy on the forget set, in [0, 1]", Rule(("forget_correct",), _mean_over_examples)
     ),
 )
 

@@ -9,12 +9,7 @@ class InvalidScoreInput(ValueError):
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        side: str | None = None,
-        model: int | None = None,
-        example: int | None = None,
+        self, message: str, *, side: str | None = None, model: int | None = None, example: int | None = None
     ) -> None:
         super().__init__(message)
         self.side = side

@@ -140,12 +140,7 @@ class HeldOut:
 
 
 def joint_audit(
-    unlearned: Float64,
-    retrained: Float64,
-    *,
-    n_folds: int = 5,
-    penalty: float = INVERSE_PENALTY,
-    seed: int = 0,
+    unlearned: Float64, retrained: Float64, *, n_folds: int = 5, penalty: float = INVERSE_PENALTY, seed: int = 0
 ) -> MetricResult:
     """Return the held-out area under the ROC curve of the classifier, mean over folds, in [0, 1]; 0.5 is chance.
 

@@ -86,12 +86,7 @@ def matrices(unlearned: Float64, retrained: Float64, original: Float64, kernel: 
 
 
 def relative_test(
-    unlearned: Float64,
-    retrained: Float64,
-    original: Float64,
-    *,
-    kernel: Kernel = "gaussian",
-    bandwidth: float = 0.0,
+    unlearned: Float64, retrained: Float64, original: Float64, *, kernel: Kernel = "gaussian", bandwidth: float = 0.0
 ) -> MetricResult:
     """Return the p-value of H0 "the unlearned runs are no farther from retrained than from original", in [0, 1].
 

@@ -119,12 +119,7 @@ class AggregationParameters(Parameters):
 
 
 def mmd_aggregated(
-    unlearned: Float64,
-    retrained: Float64,
-    *,
-    n_bandwidths: int = 5,
-    n_permutations: int = 499,
-    seed: int = 0,
+    unlearned: Float64, retrained: Float64, *, n_bandwidths: int = 5, n_permutations: int = 499, seed: int = 0
 ) -> MetricResult:
     """Return the p-value of H0 "unlearned and retrained runs have one distribution", in (0, 1].
 
@@ -204,12 +199,7 @@ def minimum_p(statistics: Float64) -> float:
 
 
 def mmd_fuse(
-    unlearned: Float64,
-    retrained: Float64,
-    *,
-    n_bandwidths: int = 5,
-    n_permutations: int = 499,
-    seed: int = 0,
+    unlearned: Float64, retrained: Float64, *, n_bandwidths: int = 5, n_permutations: int = 499, seed: int = 0
 ) -> MetricResult:
     """Return the p-value of the same hypothesis by MMD-FUSE, in (0, 1]: a soft maximum over normalised statistics.
 

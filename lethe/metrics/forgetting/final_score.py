@@ -268,11 +268,7 @@ def normal_curve(n_models: int, settings: Settings, seed: int = 0) -> Float64:
 
 
 def _curve(sides: Callable[[float], tuple[Float64, Float64]], settings: Settings, seed: int) -> Float64:
-    from lethe.metrics.scoring.epsilon import (  # noqa: PLC0415  loads numba
-        forgetting_quality,
-        n_judged_models,
-        per_example_epsilon,
-    )
+    from lethe.metrics.scoring.epsilon import forgetting_quality, n_judged_models, per_example_epsilon  # noqa: PLC0415  loads numba
 
     attacks, delta, cap = settings
     found = []

@@ -4,9 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lethe.metrics.core.arrays import (
-    Float64,
-)
+from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.compiled import in_threads
 from lethe.metrics.core.derived_arrays import jensen_shannon, mean_divergence, row_entropies
 from lethe.metrics.core.registry import Direction, Feature, Metric, Resampling, both_sides
@@ -187,10 +185,7 @@ def _mean_kl(middle: Float64, middle_log: Float64, other_log: Float64) -> float:
 
 
 _FEATURE = Feature(
-    "zrf published",
-    zrf_published_per_model,
-    arrays=("forget_probabilities",),
-    shared=("random_forget_probabilities",),
+    "zrf published", zrf_published_per_model, arrays=("forget_probabilities",), shared=("random_forget_probabilities",)
 )
 
 ZRF_PUBLISHED = replace(

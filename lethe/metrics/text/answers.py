@@ -289,10 +289,7 @@ def extraction_strength(token_correct: npt.ArrayLike, answer_tokens: npt.ArrayLi
 EXACT_MEMORIZATION = Metric(
     title="Exact memorisation",
     function=exact_memorization,
-    needs={
-        "token_correct": Need("forget_token_correct"),
-        "answer_tokens": Need("forget_answer_tokens", Side.SHARED),
-    },
+    needs={"token_correct": Need("forget_token_correct"), "answer_tokens": Need("forget_answer_tokens", Side.SHARED)},
     unit="share of tokens",
     direction=Direction.TOWARDS_RETRAINED,
     per_example=True,
