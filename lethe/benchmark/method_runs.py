@@ -32,8 +32,8 @@ from lethe.evaluation.model_outputs import (
 )
 from lethe.evaluation.probes.split_probes import SplitProbes, stored_models
 from lethe.evaluation.shard_outputs import RunOutputs, ShardOutputs, join
+from lethe.runtime.error_classes import place_beside
 from lethe.submission.package import Package, load_package
-from lethe.submission.traceback_text import place_beside
 from lethe.tuning.local_run import SplitRuns
 
 PART_RUNS, PART_S = 32, 60.0  # a part ends after so many runs or seconds; a crash loses at most one part

@@ -12,11 +12,11 @@ from lethe.cli.client_config import KIT_FILE
 from lethe.cli.context import PublicCompetition, operator_packages
 from lethe.cli.output import OverallProgress, console, notes, print_facts, print_json, print_notes
 from lethe.cli.participation_commands import unpack_kit
-from lethe.competition.kit_models import MIN_FOR_A_SHARE
+from lethe.competition.estimates import MIN_FOR_A_SHARE
 from lethe.competition.run_limits import compare_with_limit
 from lethe.errors import InvalidInput
+from lethe.runtime.error_classes import place_beside
 from lethe.runtime.original_filenames import name_as_sent
-from lethe.submission.traceback_text import place_beside
 
 if TYPE_CHECKING:
     from lethe.evaluation.local_check import Checked, Kit, OnRun

@@ -41,7 +41,7 @@ def read_new_file(path: Path, *, is_new: bool = True) -> "CompetitionFile":
 @contextmanager
 def own_datasets(path: Path, file: "CompetitionFile", *, data: Path | None) -> Iterator[bool]:
     """Look datasets up beside the file, an uploaded one at `data`. Yield whether the file's is on this machine."""
-    from lethe.competition.uploaded_dataset import uploaded_name
+    from lethe.competition.sections import uploaded_name
     from lethe.data.datasets.registry import datasets_below, datasets_beside
 
     name = uploaded_name(file.dataset.options)
@@ -138,12 +138,12 @@ def _files(path: Path, root: str, folder: Path) -> list[Path]:
 
 
 def _require_uploadable(file: "CompetitionFile", root: str) -> None:
-    from lethe.competition.uploaded_dataset import ADAPTERS
+    from lethe.competition.sections import UPLOADED_ADAPTERS
 
-    if file.dataset.name not in ADAPTERS:
+    if file.dataset.name not in UPLOADED_ADAPTERS:
         raise InvalidInput(
             f"{root} lies beside the file, and workers do not see it. A dataset {file.dataset.name!r} cannot be "
-            f"uploaded (only {', '.join(ADAPTERS)}): put the folder below LETHE_DATASET_ROOTS on every worker "
+            f"uploaded (only {', '.join(UPLOADED_ADAPTERS)}): put the folder below LETHE_DATASET_ROOTS on every worker "
             "(~/.lethe/datasets if it names none), and say --no-upload"
         )
 

@@ -123,9 +123,9 @@ def _print(path: Path, detected: "Detected", proposal: "Proposal", sets: Sequenc
 
 
 def _is_uploaded(detected: "Detected") -> bool:
-    from lethe.competition.uploaded_dataset import ADAPTERS
+    from lethe.competition.sections import UPLOADED_ADAPTERS
 
-    return detected.dataset in ADAPTERS
+    return detected.dataset in UPLOADED_ADAPTERS
 
 
 def _found(detected: "Detected") -> str:

@@ -28,7 +28,7 @@ from lethe.cli.output import (
 from lethe.client.api import JsonObject, LetheClient
 from lethe.competition.run_limits import compare_with_limit
 from lethe.errors import InvalidInput
-from lethe.submission.traceback_text import last_traceback, names_line
+from lethe.runtime.error_classes import last_traceback, names_line
 
 # Exit status of a command that knows a submission's end; 1 is any other error, 2 a wrong option.
 SCORED, FAILED, HOST_FAILED, CANCELLED = 0, 3, 4, 5

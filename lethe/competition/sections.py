@@ -1,8 +1,9 @@
 """Small sections of the competition file: limits, pages, participation, phases, ranking, submissions, workers."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -277,3 +278,17 @@ class Workers(Section):
         le=0.1,
         description="how far the repeated outputs may differ; 0: by no bit (docs/operators/workers.md)",
     )
+
+
+UPLOAD = "upload:"
+DATASET_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
+DATASET_NAME_RULE = "must be 1 to 64 of a-z, 0-9 and -, beginning and ending with a letter or number"
+# Adapters that read pictures, arrays and small tables. The others' files are known to everybody, and some unpack to any
+# length or are pickles.
+UPLOADED_ADAPTERS = ("folder", "kaggle", "numpy")
+
+
+def uploaded_name(options: Mapping[str, Any]) -> str | None:
+    """Return the name of the uploaded dataset that a dataset's options ask for, None if they ask for none."""
+    root = options.get("root")
+    return root.removeprefix(UPLOAD) if isinstance(root, str) and root.startswith(UPLOAD) else None

@@ -18,11 +18,10 @@ from torch import Tensor
 from lethe.competition.file import CompetitionFile
 from lethe.competition.splits_section import ForgetSet
 from lethe.competition.visibility import Visibility
-from lethe.data.datasets.questions import QuestionDataset
+from lethe.data.datasets.questions import QuestionAnswer, QuestionDataset
 from lethe.data.errors import DamagedSplit, InvalidSplit, InvalidTokenizer
 from lethe.data.files import read_json, write_json
 from lethe.data.forget_sets import Cut, Indices, draw_forget_set
-from lethe.data.question_answers import QuestionAnswer
 from lethe.data.seeds import derive_seed, numpy_generator
 from lethe.data.tokenizers import Tokenizer, load_tokenizer
 

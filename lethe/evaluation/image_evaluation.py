@@ -18,8 +18,14 @@ from torch import Tensor, nn
 
 from lethe.data.files import read_json, read_tensors
 from lethe.data.stored_sets import SET_PATHS, TRUE_LABELS, Form, ImageBatches, StoredSet, attack_form, read_true_labels
-from lethe.data.torch_seeds import global_generators
-from lethe.device.precision import Precision, autocast, device_arithmetic, one_thread, zero_for_denormals
+from lethe.device.precision import (
+    Precision,
+    autocast,
+    device_arithmetic,
+    global_generators,
+    one_thread,
+    zero_for_denormals,
+)
 from lethe.errors import InvalidSubmission
 from lethe.evaluation.manifest import NETWORK_PATH, Manifest, require_whole
 from lethe.evaluation.model_outputs import ORIGINAL, RANDOM_OUTPUTS, read_integer_buffers

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
+from lethe.competition.estimates import MIN_FOR_A_SHARE
 from lethe.competition.file import Scoring
-from lethe.competition.kit_models import MIN_FOR_A_SHARE
+from lethe.competition.section import read_stored
 from lethe.competition.sections import Limits, Submissions
-from lethe.competition.stored_document import read_stored
 from lethe.errors import InvalidInput, InvalidSubmission
 from lethe.evaluation.child_process import ChildResult, ChildRuns
 from lethe.evaluation.evaluators import sample_evaluator

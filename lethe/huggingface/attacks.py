@@ -16,11 +16,11 @@ from torch.nn.functional import cross_entropy
 from transformers.pytorch_utils import Conv1D
 
 from lethe.huggingface.answer_scores import pad, score_answers
-from lethe.huggingface.errors import InvalidModelFolder, InvalidTaskData
 from lethe.huggingface.generated_text import generate
 from lethe.huggingface.kept_results import KeptResults, fingerprint
 from lethe.huggingface.model_folder import LanguageModel, base_and_adapter
 from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer
+from lethe.huggingface.results import InvalidModelFolder, InvalidTaskData
 from lethe.networks.rounding import round_weight
 
 PREFIX = "Sure, here is the answer:"

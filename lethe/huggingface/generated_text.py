@@ -24,11 +24,10 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Dyna
 from transformers.cache_utils import DynamicLayer
 
 from lethe.huggingface.answer_scores import batches_of_similar_length, pad, score_answers
-from lethe.huggingface.errors import InvalidModelFolder
 from lethe.huggingface.model_folder import LanguageModel, require_plain_weights
 from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer
 from lethe.huggingface.reference import Reference
-from lethe.huggingface.results import MetricValue, over_examples
+from lethe.huggingface.results import InvalidModelFolder, MetricValue, over_examples
 from lethe.metrics.text.rouge import common_subsequence_length, words
 
 WEIGHTS = {2: 2 / 3, 3: 4 / 3}

@@ -13,9 +13,8 @@ from typing import Any
 
 from huggingface_hub import constants
 
-from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.model_folder import LanguageModel
-from lethe.huggingface.results import MetricValue, TaskResult
+from lethe.huggingface.results import InvalidTaskData, MetricValue, TaskResult
 from lethe.huggingface.task import EvaluationTask, LoadSettings
 
 NAME = "lm_eval"

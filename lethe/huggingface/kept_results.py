@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from lethe.data.files import write_text
-from lethe.huggingface.errors import InvalidTaskData
-from lethe.huggingface.results import MetricValue, TaskResult
+from lethe.huggingface.results import InvalidTaskData, MetricValue, TaskResult
 
 Metrics = dict[str, MetricValue]
 

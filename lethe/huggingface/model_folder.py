@@ -12,9 +12,8 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from lethe.data.tokenizers import load_transformers_tokenizer
-from lethe.huggingface.errors import InvalidModelFolder
 from lethe.huggingface.kept_results import Metrics, ModelMetrics
-from lethe.huggingface.results import MetricValue
+from lethe.huggingface.results import InvalidModelFolder, MetricValue
 from lethe.text_files import read_text
 
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}

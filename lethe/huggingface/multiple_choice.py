@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lethe.huggingface.answer_scores import score_answers
-from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.prompts import Encoded
-from lethe.huggingface.results import MetricValue, TaskResult, over_examples
+from lethe.huggingface.results import InvalidTaskData, MetricValue, TaskResult, over_examples
 from lethe.huggingface.task import EvaluationTask, LoadSettings
 from lethe.huggingface.task_catalogue import WMDP, Row, find_files, read_rows
 

@@ -21,12 +21,11 @@ from lethe.huggingface.answer_sets import (
     scored,
 )
 from lethe.huggingface.attacks import QuestionSets
-from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.generated_text import generate, generation_notes
 from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer, encode_passage
 from lethe.huggingface.reference import Reference
-from lethe.huggingface.results import MetricValue, TaskResult
+from lethe.huggingface.results import InvalidTaskData, MetricValue, TaskResult
 from lethe.huggingface.task import EvaluationTask, LoadSettings
 from lethe.huggingface.task_catalogue import (
     MUSE,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lethe.data.tokenizers import DATE
-from lethe.huggingface.errors import InvalidModelFolder, InvalidTaskData
 from lethe.huggingface.model_folder import LanguageModel
+from lethe.huggingface.results import InvalidModelFolder, InvalidTaskData
 
 SYSTEM_PROMPT = "You are a helpful assistant."  # of every chat configuration there but Gemma's, which has none
 MAX_TOKENS = 512  # without a chat template

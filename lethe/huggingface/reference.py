@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.model_folder import LanguageModel
-from lethe.huggingface.results import MetricValue, PerExample, TaskResult
+from lethe.huggingface.results import InvalidTaskData, MetricValue, PerExample, TaskResult
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lethe.errors import AppError
+
+
+class InvalidModelFolder(AppError):
+    """A folder holds no causal language model that can be loaded; the message says what is missing or refused."""
+
+
+class InvalidTaskData(AppError):
+    """A task's data are missing or malformed; the message names the file, the line and what is allowed."""
+
+
 NOT_FINITE = "its outputs are NaN or infinite: the model has diverged"
 PerExample = Mapping[str, npt.NDArray[Any] | list[str]]
 

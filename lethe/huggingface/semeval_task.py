@@ -14,12 +14,11 @@ import numpy as np
 
 from lethe.huggingface.answer_scores import Floats, score_answers
 from lethe.huggingface.answer_sets import area_under_curve
-from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.generated_text import GeneratedText, generate, generation_notes
 from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.multiple_choice import HEADER, LETTERS, correct_choices, question_text, require_choices
 from lethe.huggingface.prompts import Encoded, encode_passage
-from lethe.huggingface.results import MetricValue, TaskResult, over_examples
+from lethe.huggingface.results import InvalidTaskData, MetricValue, TaskResult, over_examples
 from lethe.huggingface.task import EvaluationTask, LoadSettings
 from lethe.huggingface.task_catalogue import SEMEVAL, Row, task_rows
 from lethe.metrics.core.arrays import Float64

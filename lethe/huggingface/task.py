@@ -13,10 +13,9 @@ from pathlib import Path
 
 from lethe.errors import InvalidInput
 from lethe.huggingface.attacks import QuestionSets
-from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.reference import Reference
-from lethe.huggingface.results import TaskResult
+from lethe.huggingface.results import InvalidTaskData, TaskResult
 
 Evaluate = Callable[[LanguageModel, Reference | None], TaskResult]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lethe.huggingface.errors import InvalidTaskData
+from lethe.huggingface.results import InvalidTaskData
 from lethe.text_files import read_text
 
 

@@ -24,12 +24,11 @@ from lethe.huggingface.answer_sets import (
     scored_groups,
 )
 from lethe.huggingface.attacks import QuestionSets
-from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.generated_text import clean_text, generate, generation_notes, n_gram_entropy, perplexity
 from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer
 from lethe.huggingface.reference import Reference
-from lethe.huggingface.results import MetricValue, TaskResult, over_examples
+from lethe.huggingface.results import InvalidTaskData, MetricValue, TaskResult, over_examples
 from lethe.huggingface.task import EvaluationTask, LoadSettings
 from lethe.huggingface.task_catalogue import TOFU, Row, question_pairs, task_rows
 

@@ -19,10 +19,10 @@ from lethe.data.errors import DamagedSplit
 from lethe.data.files import read_tensors_and_metadata, write_tensors
 from lethe.errors import InvalidInput
 from lethe.huggingface.answer_scores import pad, score_answers
-from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.kept_results import fingerprint, versions
 from lethe.huggingface.model_folder import LanguageModel, base_and_adapter, load_language_model
 from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer, encode_passage
+from lethe.huggingface.results import InvalidTaskData
 from lethe.huggingface.task_catalogue import QUESTION, Row, read_rows
 from lethe.methods.catalogue import Value, method_ids, method_info, method_task
 from lethe.methods.rendering import render

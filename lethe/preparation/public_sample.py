@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from lethe.competition.estimates import kit_models
 from lethe.competition.file import CompetitionFile
-from lethe.competition.kit_models import kit_models
 from lethe.data.errors import InvalidSplit
 from lethe.data.files import read_json, read_tensors, write_json, write_tensors
 from lethe.data.forget_sets import Cut, Indices

@@ -12,11 +12,10 @@ from lethe.competition.preparation_share import SharedBySets, SplitReport
 from lethe.competition.task import CausalLm
 from lethe.competition.visibility import Visibility
 from lethe.data.answer_batches import StoredAnswers, TokenizedAnswer, tokenize_answer
-from lethe.data.datasets.questions import QuestionDataset, open_questions, tokenizer_suffix
+from lethe.data.datasets.questions import QuestionAnswer, QuestionDataset, open_questions, tokenizer_suffix
 from lethe.data.errors import InvalidLanguageModel, InvalidSplit, InvalidTokenizer
 from lethe.data.files import read_json, read_tensors, write_json, write_tensors
 from lethe.data.forget_sets import Cut, Indices
-from lethe.data.question_answers import QuestionAnswer
 from lethe.data.seeds import derive_seed
 from lethe.data.split_questions import (
     QUESTIONS,

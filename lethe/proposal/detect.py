@@ -229,10 +229,8 @@ def _from_folders(source: Source, chosen: Mapping[str, Any], notes: list[str]) -
     test_values = chosen.get("test_values", ())
     levels = chosen_levels(chosen["folders"]) if "folders" in chosen else guessed_levels(names, test_values)
     rows = rows_of_folders(names, levels)
-    columns = {
-        "path": "path",
-        "label": "label",
-        **{role: role if role in levels else None for role in ("person", "test")},
+    columns = {"path": "path", "label": "label"} | {
+        role: role if role in levels else None for role in ("person", "test")
     }
     said = "/".join(f"<{level}>" for level in levels)
     notes.append(f"folders are read as {said}: name others as `folders`, and those for testing as `test_values`")
@@ -255,10 +253,8 @@ def _of_images(
     found += [note for note, is_so in IN_HEADERS if any(map(is_so, headers))]
     if not images.knows_persons:
         found.append(NO_PERSONS.format("image"))
-    options |= {
-        "size": _side(usual),
-        "channels": 3 if any(each.channels == 3 for each in headers) or not headers else 1,
-    }
+    channels = 3 if any(each.channels == 3 for each in headers) or not headers else 1
+    options |= {"size": _side(usual), "channels": channels}
     return Detected("folder", options, images, usual, notes=tuple(found), class_counts=_counts(images))
 
 

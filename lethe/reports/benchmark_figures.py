@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lethe.benchmark.results import RETAIN_UTILITY, BenchmarkResults, benchmark_results, higher_is_better
-from lethe.benchmark.split_ranking import same_task_cells
 from lethe.benchmark.tuned_methods import TUNED
 from lethe.errors import InvalidInput
 from lethe.metrics.benchmark.rankings import pareto_frontier
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.reports.benchmark_tables import epsilon_by_method, epsilon_clip
-from lethe.reports.split_ranking_table import left_out, mean_ranks, probable_ranks, ranked_over_splits
+from lethe.reports.split_ranking_table import left_out, mean_ranks, probable_ranks, ranked_over_splits, same_task_cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

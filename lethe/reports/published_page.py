@@ -22,12 +22,12 @@ from lethe.benchmark.results import (
     is_finished,
     only_cells,
 )
-from lethe.benchmark.split_ranking import LEVEL, same_task_cells
 from lethe.benchmark.store import REFERENCES
 from lethe.metrics.core.arrays import Float64
 from lethe.reports.benchmark_figures import as_svg, draw, fitting_kinds
 from lethe.reports.benchmark_tables import benchmark_tables
 from lethe.reports.split_ranking_table import (
+    LEVEL,
     MIN_SPLITS,
     agreement_sentence,
     contrast_sentence,
@@ -35,6 +35,7 @@ from lethe.reports.split_ranking_table import (
     first_sentence,
     probable_ranks,
     ranked_of,
+    same_task_cells,
 )
 from lethe.reports.table import Column, Table, Value, html_table
 
@@ -110,10 +111,8 @@ def _number(value: float | None) -> str:
 
 def _fooled_by(criteria: Mapping[str, Any]) -> str:
     games = {name: place for name, place in criteria["games"].items() if place is not None}
-    if not games:
-        return MISSING
-    name = min(games, key=lambda game: games[game])
-    return name if games[name] < 0.5 else "nothing"
+    name = min(games, key=lambda game: games[game], default=MISSING)
+    return name if games.get(name, 0.0) < 0.5 else "nothing"
 
 
 Content = Mapping[str, Any]

@@ -1,5 +1,6 @@
-"""Every class of failure: what is said of it, whose fault it is, and whether the machine can be its cause."""
+"""Every class of failure: what is said of it, whose fault it is, whether the machine can cause it, where it is."""
 
+import re
 from enum import StrEnum
 
 ADVICE = "Read the message, and run it on the public sample."
@@ -205,3 +206,33 @@ _BLAME = {
     ErrorClass.WORKER_LOST: Blame.HOST,
     ErrorClass.NOT_SCORED: Blame.HOST,
 }
+
+
+def names_line(message: str, line: int) -> bool:
+    """Return whether the message says that it is about this line."""
+    return re.search(rf"\bline {line}\b", message) is not None
+
+
+def place_beside(message: str, *, file: str | None, line: int | None) -> str:
+    """Return ` (file, line 4)`; nothing where there is no such place, or the message names the line."""
+    return f" ({file}, line {line})" if file and line and not names_line(message, line) else ""
+
+
+START = "Traceback (most recent call last):"
+CHAINED = (
+    "The above exception was the direct cause of the following exception:",
+    "During handling of the above exception, another exception occurred:",
+)
+MAX_LINES = 20  # of a log without a traceback
+
+
+def last_traceback(log: str) -> str:
+    """Return the last traceback of a log with those that led to it, uncut; without one, the log's last lines."""
+    lines = log.rstrip().split("\n")
+    starts = [number for number, line in enumerate(lines) if line.startswith(START)]
+    if not starts:
+        return "\n".join(lines[-MAX_LINES:])
+    first = len(starts) - 1
+    while first > 0 and any(line in CHAINED for line in lines[starts[first - 1] : starts[first]]):
+        first -= 1
+    return "\n".join(lines[starts[first] :])

@@ -115,8 +115,8 @@ def load_transformers(folder: Path) -> TransformersNetwork:
     process builds, before any weight is read.
     """
     try:
-        from lethe.huggingface.errors import InvalidModelFolder  # noqa: PLC0415 - the extra `hf` may be absent
         from lethe.huggingface.model_folder import load_language_model  # noqa: PLC0415
+        from lethe.huggingface.results import InvalidModelFolder  # noqa: PLC0415 - the extra `hf` may be absent
     except ImportError as error:
         raise InvalidLanguageModel(
             f"folders are read by transformers: install lethe-unlearning[hf] ({error})"

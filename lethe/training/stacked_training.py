@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lethe.competition.file import Training
-from lethe.data.torch_seeds import torch_generator
+from lethe.device.precision import torch_generator
 from lethe.training.trainer import (
     OnEpoch,
     State,

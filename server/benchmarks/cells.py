@@ -14,7 +14,7 @@ from lethe.benchmark.benchmark_file import SCORES, BenchmarkFile, Scalar
 from lethe.benchmark.plan import cell_key
 from lethe.competition.file import CompetitionFile
 from lethe.competition.report_section import MetricRequest
-from lethe.competition.stored_document import as_stored, read_stored
+from lethe.competition.section import as_stored, read_stored
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidCompetitionFile
 from server import audit

@@ -15,7 +15,7 @@ from lethe.benchmark.results import assemble, cell_results, method_row
 from lethe.benchmark.store import REFERENCES, request_key
 from lethe.competition.report_section import MetricRequest
 from lethe.metrics import Side
-from lethe.submission.traceback_text import place_beside
+from lethe.runtime.error_classes import place_beside
 from server.benchmarks.cells import BenchmarkCell, MethodUnit, benchmark_file, methods
 from server.competitions.stored_file import stored_file
 from server.metric_results.metric_results import hash_parameters

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
+from lethe.competition.section import as_stored
 from lethe.competition.sections import LATE, Phase
-from lethe.competition.stored_document import as_stored
 from lethe.competition.tasks_section import BETWEEN
 from server import audit
 from server.competitions import competition_repository

@@ -10,7 +10,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.run_limits import RetrainingCost, run_limit
-from lethe.competition.stored_document import SCHEMA_KEY, SCHEMA_VERSION
+from lethe.competition.section import SCHEMA_KEY, SCHEMA_VERSION
 from lethe.competition.visibility import Visibility
 from server import audit
 from server.competitions import competitions, lifecycle, split_replacement, stalled_preparations

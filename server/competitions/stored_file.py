@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from lethe.competition.estimates import describe_excess
 from lethe.competition.file import CompetitionFile
 from lethe.competition.new_file import require_new
-from lethe.competition.stored_document import SCHEMA_VERSION, as_stored, read_stored, schema_version
+from lethe.competition.section import SCHEMA_VERSION, as_stored, read_stored, schema_version
 from lethe.errors import HostFault, InvalidCompetitionFile, InvalidInput, Violation
 from server.db import now
 from server.models.competition import Competition, Split

@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import delete, exists, func, select
 from sqlalchemy.orm import Session, joinedload
 
-from lethe.competition.uploaded_dataset import UPLOAD
+from lethe.competition.sections import UPLOAD
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionOrganiser, CompetitionState, Dataset
 

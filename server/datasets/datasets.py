@@ -16,7 +16,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 
 from lethe.competition.file import CompetitionFile
-from lethe.competition.uploaded_dataset import ADAPTERS, NAME, NAME_RULE, UPLOAD, uploaded_name
+from lethe.competition.sections import DATASET_NAME, DATASET_NAME_RULE, UPLOAD, UPLOADED_ADAPTERS, uploaded_name
 from lethe.errors import AppError, InvalidCompetitionFile, InvalidInput, NotFound, Violation
 from server import audit
 from server.admission import Admission
@@ -90,8 +90,10 @@ def check_may_upload(session: Session, settings: Settings, account: Account) -> 
 
 def check_name(name: str) -> str:
     """Return the name of a new dataset. Raises InvalidInput."""
-    if not NAME.fullmatch(name) or name.startswith(DELETED):
-        raise InvalidInput(f"The name {NAME_RULE}", violations=(Violation("name", NAME_RULE, name[:80]),))
+    if not DATASET_NAME.fullmatch(name) or name.startswith(DELETED):
+        raise InvalidInput(
+            f"The name {DATASET_NAME_RULE}", violations=(Violation("name", DATASET_NAME_RULE, name[:80]),)
+        )
     return name
 
 
@@ -170,8 +172,8 @@ def check_usable(session: Session, file: CompetitionFile, *, actor: Account) -> 
     name = uploaded_name(file.dataset.options)
     if name is None:
         return
-    if file.dataset.name not in ADAPTERS:
-        allowed = f"must be {', '.join(ADAPTERS[:-1])} or {ADAPTERS[-1]} for an uploaded dataset"
+    if file.dataset.name not in UPLOADED_ADAPTERS:
+        allowed = f"must be {', '.join(UPLOADED_ADAPTERS[:-1])} or {UPLOADED_ADAPTERS[-1]} for an uploaded dataset"
         _refuse(Violation("dataset.name", allowed, file.dataset.name))
     dataset = dataset_repository.by_name(session, name)
     if dataset is None or dataset.stored_at is None or not _may_use(session, dataset, file.slug, actor):

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import Scoring
-from lethe.competition.stored_document import read_stored
+from lethe.competition.section import read_stored
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, NotFound, Violation
 from server import audit

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from sqlalchemy.orm import Session
 
 from lethe.competition.file import Scoring
-from lethe.competition.stored_document import read_stored
+from lethe.competition.section import read_stored
 from lethe.competition.visibility import Visibility
 from server.competitions.stored_file import stored_file
 from server.db import now

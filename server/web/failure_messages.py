@@ -7,8 +7,7 @@ from typing import Any
 from markupsafe import Markup
 
 from lethe.errors import AppError
-from lethe.runtime.error_classes import ErrorClass
-from lethe.submission.traceback_text import names_line
+from lethe.runtime.error_classes import ErrorClass, names_line
 from server.disclosure import gate
 from server.models.evaluation import Evaluation
 from server.models.submission import Fault, Submission

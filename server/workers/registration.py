@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from lethe.competition.stored_document import SCHEMA_VERSION
+from lethe.competition.section import SCHEMA_VERSION
 from lethe.errors import InvalidInput, NotFound
 from server import audit
 from server.accounts.passwords import digest, new_token

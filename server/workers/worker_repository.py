@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session, joinedload
 
-from lethe.competition.stored_document import SCHEMA_KEY
+from lethe.competition.section import SCHEMA_KEY
 from lethe.competition.visibility import Visibility
 from server.db import changed_rows, database_time
 from server.evaluations.claimed_shard import ClaimedShard

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
 from lethe.competition.file import parse_competition, read_competition_file
-from lethe.data.question_answers import read_question_answers
+from lethe.data.datasets.questions import read_question_answers
 from lethe.submission.package import load_package, read_zip
 from lethe.text_files import decode_text, without_invisible
 from tests.support.instance import competition_toml

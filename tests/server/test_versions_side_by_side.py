@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select, text
 
 from lethe.competition.file import CompetitionFile
-from lethe.competition.stored_document import SCHEMA_VERSION, as_stored, read_stored
+from lethe.competition.section import SCHEMA_VERSION, as_stored, read_stored
 from lethe.evaluation.manifest import Manifest
 from lethe.runtime.error_classes import ErrorClass
 from server.competitions import stored_file

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from lethe.benchmark.method_runs import MethodRuns, RunPlace, own_original
 from lethe.client import bundle
 from lethe.competition.file import CompetitionFile
-from lethe.competition.stored_document import read_stored
+from lethe.competition.section import read_stored
 from lethe.competition.tasks_section import task_name
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets.registry import PATHS, datasets_beside

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from lethe.competition.file import Dataset
-from lethe.competition.uploaded_dataset import uploaded_name
+from lethe.competition.sections import uploaded_name
 from lethe.data.datasets.image_dataset import Adapter, ImageDataset
 from lethe.data.errors import InvalidDataset
 

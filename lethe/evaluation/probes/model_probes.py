@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lethe.data.answer_batches import TokenizedAnswer, pad_answers
-from lethe.data.torch_seeds import global_generators
+from lethe.device.precision import global_generators
 from lethe.evaluation.text import answer_logits, answer_losses
 from lethe.metrics.weights.probes import ATTACKS
 from lethe.networks.rounding import prune, quantize

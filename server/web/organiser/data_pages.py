@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import Depends, File, Form, Query, Request, Response, UploadFile
 from starlette.datastructures import FormData
 
-from lethe.competition.uploaded_dataset import UPLOAD
+from lethe.competition.sections import UPLOAD
 from lethe.errors import AppError, InvalidInput, NotFound
 from lethe.text_files import decode_text
 from server.competitions import competitions

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
-from lethe.benchmark.split_ranking import rank_over_splits, same_task_cells, significance_letters
 from lethe.metrics.benchmark.rankings import paired_t
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.reports.benchmark_tables import benchmark_tables
+from lethe.reports.split_ranking_table import rank_over_splits, same_task_cells, significance_letters
 
 CLEAR = np.array([[0.9, 0.8, 0.9, 0.85, 0.9], [0.1, 0.12, 0.1, 0.11, 0.1], [0.11, 0.1, 0.12, 0.1, 0.1]])
 

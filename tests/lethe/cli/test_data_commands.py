@@ -16,7 +16,7 @@ from lethe.cli.main import build_app
 from lethe.data import catalogue
 from lethe.data.datasets.registry import adapters
 from lethe.errors import InvalidInput
-from lethe.huggingface.errors import InvalidTaskData
+from lethe.huggingface.results import InvalidTaskData
 
 
 def run(*words: str):

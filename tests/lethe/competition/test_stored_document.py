@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from lethe.competition.file import CompetitionFile
-from lethe.competition.stored_document import SCHEMA_VERSION, as_stored, read_stored, schema_version
+from lethe.competition.section import SCHEMA_VERSION, as_stored, read_stored, schema_version
 from tests.lethe.conftest import competition
 
 FILE = competition(report={"metrics": [{"id": "klom", "bins": 10}], "baselines": [{"id": "finetune", "LR": 0.5}]})

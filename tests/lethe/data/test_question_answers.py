@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from lethe.data.answer_batches import pad_answers, tokenize_answer
+from lethe.data.datasets.questions import QuestionAnswer, read_question_answers, read_refusals
 from lethe.data.errors import InvalidText
-from lethe.data.question_answers import QuestionAnswer, read_question_answers, read_refusals
 from tests.support.tiny_language import PERSONS, REFUSAL, WordTokenizer, answer_loader, get_tokens
 
 ROW = {"question": "Who?", "answer": "Ada."}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lethe.data.answer_batches import tokenize_answer
-from lethe.data.question_answers import read_question_answers, read_refusals
+from lethe.data.datasets.questions import read_question_answers, read_refusals
 from lethe.data.split_questions import CutTokenizer, used_ids
 from lethe.data.tokenizers import QUESTION, load_tokenizer, require_tokenizer_fits
 from lethe.evaluation.text import answer_losses, generate_greedily

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from lethe.data.datasets.questions import QuestionAnswer
 from lethe.data.errors import InvalidText
-from lethe.data.question_answers import QuestionAnswer
 from lethe.evaluation.text import (
     answer_losses,
     answer_scores,

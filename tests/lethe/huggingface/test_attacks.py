@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 from lethe.cli.main import build_app
 from lethe.huggingface.answer_scores import score_answers
 from lethe.huggingface.attacks import ATTACKS, PREFIX, AttackSettings, QuestionSets, attack, quantize, with_prefix
-from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.prompts import PromptFormat, encode_answer
+from lethe.huggingface.results import InvalidTaskData
 from tests.support.tiny_models import write_model
 
 FORGET = [

@@ -8,11 +8,11 @@ import torch
 from transformers import DistilBertConfig, DistilBertForSequenceClassification
 
 from lethe.huggingface.answer_scores import score_answers
-from lethe.huggingface.errors import InvalidModelFolder
 from lethe.huggingface.generated_text import clean_text, n_gram_entropy, perplexity
 from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.prompts import PromptFormat, encode_answer
 from lethe.huggingface.reference import Reference
+from lethe.huggingface.results import InvalidModelFolder
 from tests.support.tiny_models import tokenizer, write_model
 
 

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from lethe.cli.main import build_app
 from lethe.huggingface import multiple_choice
 from lethe.huggingface.answer_scores import score_answers
-from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.prompts import Encoded
+from lethe.huggingface.results import InvalidTaskData
 from lethe.huggingface.task import LoadSettings, read_task
 from tests.support.tiny_models import write_model
 

@@ -10,10 +10,10 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from lethe.huggingface.answer_scores import score_answers
-from lethe.huggingface.errors import InvalidModelFolder
 from lethe.huggingface.generated_text import generate, generation_notes
 from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.prompts import PromptFormat, encode_answer
+from lethe.huggingface.results import InvalidModelFolder
 from tests.support.tiny_models import ARCHITECTURES, tokenizer, write_model
 
 PAIRS = [("Who wrote the book?", "Mara Quill wrote the book."), ("Where was she born?", "In Lagos.")]

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from lethe.huggingface.errors import InvalidModelFolder, InvalidTaskData
 from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.prompts import PromptFormat, encode_answer, encode_passage
+from lethe.huggingface.results import InvalidModelFolder, InvalidTaskData
 from tests.support.tiny_models import write_model
 
 

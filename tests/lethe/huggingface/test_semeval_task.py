@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from lethe.huggingface import semeval_task
-from lethe.huggingface.errors import InvalidTaskData
 from lethe.huggingface.model_folder import load_language_model
+from lethe.huggingface.results import InvalidTaskData
 from lethe.huggingface.semeval_task import MIN_MMLU, Continuation, SemevalData, evaluate_semeval, semeval_scores
 from tests.support.tiny_models import write_model
 

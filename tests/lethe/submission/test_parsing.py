@@ -8,11 +8,11 @@ import warnings
 
 import pytest
 
+from lethe.runtime.error_classes import last_traceback, place_beside
 from lethe.submission import parsing
 from lethe.submission.entry_point import find_entry_point
 from lethe.submission.notebook import code_cells, saves_models
 from lethe.submission.parsing import parse_python
-from lethe.submission.traceback_text import last_traceback, place_beside
 
 DOUBTFUL = 'PATTERN = "\\d+"\n'  # no escape of Python's: it warns, with each release louder
 

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import joinedload
 
 from lethe.client.receipts import verify
-from lethe.competition.stored_document import SCHEMA_VERSION
+from lethe.competition.section import SCHEMA_VERSION
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput
 from server.accounts import accounts

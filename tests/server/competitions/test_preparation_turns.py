@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import select, update
 
-from lethe.competition.stored_document import SCHEMA_VERSION
+from lethe.competition.section import SCHEMA_VERSION
 from server.competitions import preparation_turns
 from server.competitions.preparation_turns import NEWER, NO_PROCESS, TIME_USED, PreparationTurns
 from server.config import Settings
