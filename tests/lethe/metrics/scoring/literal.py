@@ -4,18 +4,23 @@ Nothing is shared with the package under test. Thresholds are enumerated one by 
 comparisons, single thresholds come from torch.linspace itself. Where the program stops with an error so does this.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 DELTA = 1e-5
 CAP = 50
+Array = NDArray[Any]
 
 
 class AllDiscardedError(Exception):
     """Every attack of an example was discarded: the program's assertion."""
 
 
-def literal_epsilon(unlearned, retrained):
+def literal_epsilon(unlearned: Array, retrained: Array) -> float:
     """Return the program's epsilon of one example; two float64 vectors of equal length."""
     positive, negative = (
         (retrained, unlearned) if np.median(retrained) > np.median(unlearned) else (unlearned, retrained)
@@ -31,15 +36,15 @@ def literal_epsilon(unlearned, retrained):
     return _strongest(fnr, fpr, tpr, tnr)
 
 
-def _mean(hits):
+def _mean(hits: Array) -> Array:
     return _rate(hits.sum(axis=-1), hits.shape[-1])
 
 
-def _rate(count, n):
-    return count.astype(np.float32) / np.float32(n)
+def _rate(count: Array, n: int) -> Array:
+    return np.asarray(count.astype(np.float32) / np.float32(n))
 
 
-def _interval_rates(positive, negative):
+def _interval_rates(positive: Array, negative: Array) -> tuple[Array, ...]:
     width = min(positive.max() - positive.min(), negative.max() - negative.min())
     if positive.max() - positive.min() >= negative.max() - negative.min():
         positive, negative = negative, positive
@@ -50,7 +55,7 @@ def _interval_rates(positive, negative):
         raise AllDiscardedError
     lefts = np.linspace(rights - width - 2.0, rights - width + 2.0, num=400, axis=1)
 
-    def predicted(sample):
+    def predicted(sample: Array) -> Array:
         hits = np.zeros(lefts.shape, np.int32)
         for value in sample:
             hits += (lefts <= value) & (value <= rights[:, None])
@@ -60,7 +65,7 @@ def _interval_rates(positive, negative):
     return _rate(size - p, size), _rate(n, size), _rate(p, size), _rate(size - n, size)
 
 
-def _single_rates(positive, negative):
+def _single_rates(positive: Array, negative: Array) -> tuple[Array, ...]:
     both = torch.from_numpy(np.concatenate([positive, negative]))
     low, high = both.min(), both.max()
     count = int(torch.ceil((high - low) * 100))
@@ -73,7 +78,7 @@ def _single_rates(positive, negative):
     )
 
 
-def _strongest(fnr, fpr, tpr, tnr):
+def _strongest(fnr: Array, fpr: Array, tpr: Array, tnr: Array) -> float:
     assert fnr.dtype == np.float32
     epsilon = np.zeros(fnr.shape, np.float32)
     epsilon[(fpr + fnr == 0) & (tpr + tnr == 2)] = np.inf
@@ -89,7 +94,7 @@ def _strongest(fnr, fpr, tpr, tnr):
     return float(np.clip(epsilon.max(), 0, CAP))
 
 
-def literal_forgetting_quality(epsilon, n_models):
+def literal_forgetting_quality(epsilon: Sequence[float] | Array, n_models: int) -> float:
     """Return F as the program sums it over its buckets."""
     largest = np.ceil(np.log(n_models - 1)) if n_models > 1 else -np.inf
     buckets, start, points = {}, 0.0, 1.0
