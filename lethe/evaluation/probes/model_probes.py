@@ -12,10 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lethe.data.answer_batches import TokenizedAnswer, pad_answers
-from lethe.device.precision import global_generators
+from lethe.device.precision import global_generators, prune, quantize
 from lethe.evaluation.text import answer_logits, answer_losses
 from lethe.metrics.weights.probes import ATTACKS
-from lethe.networks.rounding import prune, quantize
 
 EVALUATED_AT_ONCE = 256
 RELEARNING_SHARE = 0.1  # of the training's learning rate, for images

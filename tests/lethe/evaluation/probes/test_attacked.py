@@ -5,12 +5,12 @@ import pytest
 import torch
 from torch import nn
 
+from lethe.device.precision import prune, quantize
 from lethe.evaluation.probes.model_probes import ImageExamples, attacked_knowledge, loss_barrier
 from lethe.evaluation.probes.saliency import saliency_arrays, saliency_maps
 from lethe.evaluation.probes.split_probes import parameter_arrays, perturbed_accuracy, weight_distances
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.weights.probes import ATTACKS
-from lethe.networks.rounding import prune, quantize
 
 
 def examples(n: int = 80, *, seed: int = 0) -> ImageExamples:
