@@ -6,7 +6,6 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ CODE = (EXAMPLES / "submissions" / "finetune.py").read_bytes()
 CODE_SHA256 = hashlib.sha256(CODE).hexdigest()
 PASSWORD = "correct horse battery"
 ORACLE_SCORE = 0.98871
-WEEKS, N_FORGET, BATCH = 4, 36, 5000
+WEEKS, N_FORGET = 4, 36
 ABOVE_ORACLE = 8  # number of the team that scores above exact retraining
 RETRAINED_KEY = "splits/digits/public/hidden/retrained/outputs.safetensors"
 PRINTED = "epoch 1, loss 0.4127\nepoch 2, loss 0.2291\n"
@@ -55,7 +54,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Seeded:
-    """What a test or a benchmark needs to know of the seeded competition."""
+    """What a test needs to know of the seeded competition."""
 
     slug: str
     running_submission_id: str
@@ -71,9 +70,7 @@ class Seeded:
 
 def name_for(number: int) -> str:
     """Return the name of a team, and of the person who leads it. The first is `ada`."""
-    rounds, place = divmod(number, len(ADJECTIVES) * len(NOUNS))
-    name = f"{ADJECTIVES[place % len(ADJECTIVES)]}-{NOUNS[place // len(ADJECTIVES)]}" if number else "ada"
-    return f"{name}-{rounds + 1}" if rounds else name
+    return f"{ADJECTIVES[number % len(ADJECTIVES)]}-{NOUNS[number // len(ADJECTIVES)]}" if number else "ada"
 
 
 class People:
@@ -309,9 +306,7 @@ def seed(database: Database, *, teams: int, submissions: int, storage: Storage) 
     runs.hashes = {key: storage.write(key, content) for key, content in runs.outputs()}
     with database.engine.begin() as connection:
         for table, rows in _tables(people, sent, runs):
-            remaining = iter(rows)
-            while some := list(islice(remaining, BATCH)):
-                connection.execute(insert(table), some)
+            connection.execute(insert(table), list(rows))
     newest = (sent.newest("running"), sent.newest("failed"), sent.newest("scored"), sent.newest("scored", before=1))
     return Seeded(file.slug, *newest)
 
