@@ -107,34 +107,29 @@ def test_however_the_model_is_written_it_is_the_runs(notebooks: Notebooks, split
     assert ended.result.wall_time_s < 200
 
 
-def test_a_temporary_model_is_not_taken_for_the_runs(notebooks: Notebooks, split: Path) -> None:
-    ended = notebooks.program(
+TAKEN = {  # program -> by how much the bias of the model that counts was changed
+    "no temporary model": (
+        3.0,
         """
         state = original()
         for epoch in range(3):
             torch.save(state, f'/kaggle/tmp/unlearning_epoch_{epoch}.pth')
             state['3.bias'] += 1
         torch.save(state, '/kaggle/tmp/unlearned_checkpoint_0.pth')
-        """
-    )
-    assert bias(ended.result.weights, split) == pytest.approx([3.0] * 10)
-
-
-def test_files_of_another_name_count_as_a_series(notebooks: Notebooks, split: Path) -> None:
-    ended = notebooks.program(
+        """,
+    ),
+    "the first of a series of another name": (
+        1.0,
         """
         torch.save(original(), '/kaggle/tmp/start.pth')
         for i in range(512):
             state = original()
             state['3.bias'] += i + 1
             torch.save(state, f'/kaggle/tmp/model_{i}.pth')
-        """
-    )
-    assert bias(ended.result.weights, split) == pytest.approx([1.0] * 10)
-
-
-def test_the_archive_of_a_program_that_ends_decides(notebooks: Notebooks, split: Path) -> None:
-    ended = notebooks.program(
+        """,
+    ),
+    "what the archive of a program that ends holds": (
+        4.0,
         """
         import zipfile
         state = original()
@@ -143,13 +138,10 @@ def test_the_archive_of_a_program_that_ends_decides(notebooks: Notebooks, split:
         torch.save(state, 'b.pth')
         with zipfile.ZipFile('submission.zip', 'w') as archive:
             archive.write('b.pth')
-        """
-    )
-    assert bias(ended.result.weights, split) == pytest.approx([4.0] * 10)
-
-
-def test_a_model_that_only_the_archive_holds_is_taken(notebooks: Notebooks, split: Path) -> None:
-    ended = notebooks.program(
+        """,
+    ),
+    "what the archive alone holds": (
+        2.0,
         """
         import io, zipfile
         with zipfile.ZipFile('submission.zip', 'w') as archive:
@@ -159,9 +151,28 @@ def test_a_model_that_only_the_archive_holds_is_taken(notebooks: Notebooks, spli
                 content = io.BytesIO()
                 torch.save(state, content)
                 archive.writestr(f'unlearned_checkpoint_{i}.pth', content.getvalue())
+        """,
+    ),
+    "the last epoch of a run that saves no more": (
+        3.0,
         """
-    )
-    assert bias(ended.result.weights, split) == pytest.approx([2.0] * 10), ended.log
+        import copy
+        first = network(); first.load_state_dict(original())
+        for i in range(512):
+            net = copy.deepcopy(first)
+            for e in range(3):
+                net[3].bias.data += 1
+                torch.save(net.state_dict(), f'/kaggle/tmp/{i}_epoch_{e}.pth')
+        """,
+    ),
+}
+
+
+@pytest.mark.parametrize("model", TAKEN)
+def test_model_that_counts_is_taken(notebooks: Notebooks, split: Path, model: str) -> None:
+    by, program = TAKEN[model]
+    ended = notebooks.program(program)
+    assert bias(ended.result.weights, split) == pytest.approx([by] * 10), ended.log
 
 
 def test_a_program_without_a_model_calls_its_function(notebooks: Notebooks, split: Path) -> None:
@@ -234,65 +245,54 @@ def test_a_returned_value_that_is_not_understood_is_refused_on_the_sample(notebo
     assert notebooks.program(cell, program="defines", kind="hidden").result.weights is not None
 
 
-def test_matplotlib_and_ipython_are_there(notebooks: Notebooks) -> None:
-    ended = notebooks.program(
-        """
-        %matplotlib inline
-        import matplotlib.pyplot as plt
-        import IPython
-        from IPython.display import HTML, display, clear_output
-        from tqdm.auto import trange
-        from tqdm.notebook import tqdm
-        figure, axes = plt.subplots(1, 2)
-        axes[0].plot([1, 2])
-        plt.savefig('figure.png')
-        plt.show()
-        clear_output()
-        display(HTML('<b>shown</b>'))
-        assert IPython.get_ipython() is get_ipython()
-        assert sum(tqdm(range(3))) == sum(trange(3)) == 3
-        %time x = 1
-        """,
-        LOOP,
-    )
-    assert ended.result.weights is not None, ended.log
+FOUND = {  # what a program relies on
+    "matplotlib and IPython": """
+    %matplotlib inline
+    import matplotlib.pyplot as plt
+    import IPython
+    from IPython.display import HTML, display, clear_output
+    from tqdm.auto import trange
+    from tqdm.notebook import tqdm
+    figure, axes = plt.subplots(1, 2)
+    axes[0].plot([1, 2])
+    plt.savefig('figure.png')
+    plt.show()
+    clear_output()
+    display(HTML('<b>shown</b>'))
+    assert IPython.get_ipython() is get_ipython()
+    assert sum(tqdm(range(3))) == sum(trange(3)) == 3
+    %time x = 1
+    """,
+    "pictures by every reader": """
+    import numpy as np, pandas as pd, shutil, torchvision
+    from PIL import Image
+    from pathlib import Path
+    table = pd.read_csv(f'{FOLDER}/retain.csv')
+    for a, b in table['image_id'].str.split('-'):
+        path = Path(f'{FOLDER}/images/{a}/{b}.png')
+        shutil.copy(path, 'copy.png')
+        for mode in torchvision.io.ImageReadMode:
+            served, real = (torchvision.io.read_image(str(p), mode) for p in (path, 'copy.png'))
+            assert (served.dtype, served.stride()) == (real.dtype, real.stride()) and torch.equal(served, real)
+        served, real = Image.open(path), Image.open('copy.png')
+        assert (served.mode, served.size, served.format) == (real.mode, real.size, real.format)
+        assert np.array_equal(np.asarray(served.convert('RGB')), np.asarray(real.convert('RGB')))
+        served.load()[0, 0]
+        with Image.open(open(path, 'rb')) as opened: opened.verify()
+    """,
+    "usual libraries without a network": """
+    import cv2, einops, ipywidgets, omegaconf, torchmetrics, wandb
+    ipywidgets.IntSlider()
+    run = wandb.init(project='x')
+    wandb.log({'loss': 1})
+    run.finish()
+    """,
+}
 
 
-def test_pictures_are_those_of_the_files_by_every_reader(notebooks: Notebooks) -> None:
-    ended = notebooks.program(
-        """
-        import numpy as np, pandas as pd, shutil, torchvision
-        from PIL import Image
-        from pathlib import Path
-        table = pd.read_csv(f'{FOLDER}/retain.csv')
-        for a, b in table['image_id'].str.split('-'):
-            path = Path(f'{FOLDER}/images/{a}/{b}.png')
-            shutil.copy(path, 'copy.png')
-            for mode in torchvision.io.ImageReadMode:
-                served, real = (torchvision.io.read_image(str(p), mode) for p in (path, 'copy.png'))
-                assert (served.dtype, served.stride()) == (real.dtype, real.stride()) and torch.equal(served, real)
-            served, real = Image.open(path), Image.open('copy.png')
-            assert (served.mode, served.size, served.format) == (real.mode, real.size, real.format)
-            assert np.array_equal(np.asarray(served.convert('RGB')), np.asarray(real.convert('RGB')))
-            served.load()[0, 0]
-            with Image.open(open(path, 'rb')) as opened: opened.verify()
-        """,
-        LOOP,
-    )
-    assert ended.result.weights is not None, ended.log
-
-
-def test_usual_libraries_need_no_network(notebooks: Notebooks) -> None:
-    ended = notebooks.program(
-        """
-        import cv2, einops, ipywidgets, omegaconf, torchmetrics, wandb
-        ipywidgets.IntSlider()
-        run = wandb.init(project='x')
-        wandb.log({'loss': 1})
-        run.finish()
-        """,
-        LOOP,
-    )
+@pytest.mark.parametrize("what", FOUND)
+def test_what_programs_rely_on_is_there(notebooks: Notebooks, what: str) -> None:
+    ended = notebooks.program(FOUND[what], LOOP)
     assert ended.result.weights is not None, ended.log
 
 
@@ -402,21 +402,6 @@ def test_what_training_leaves_on_its_way_does_not_count(notebooks, split, on_the
         """
     )
     assert bias(ended.result.weights, split) == pytest.approx([4.0] * 10), ended.log
-
-
-def test_the_last_epoch_of_a_run_that_saves_no_more_counts(notebooks: Notebooks, split: Path) -> None:
-    ended = notebooks.program(
-        """
-        import copy
-        first = network(); first.load_state_dict(original())
-        for i in range(512):
-            net = copy.deepcopy(first)
-            for e in range(3):
-                net[3].bias.data += 1
-                torch.save(net.state_dict(), f'/kaggle/tmp/{i}_epoch_{e}.pth')
-        """
-    )
-    assert bias(ended.result.weights, split) == pytest.approx([3.0] * 10), ended.log
 
 
 @pytest.mark.parametrize(
