@@ -92,7 +92,7 @@ def files() -> dict[Path, str]:
     sets = {lock.stem: libraries(lock) for lock in sorted(SETS.glob("*.lock"))}
     page = TEXT.format(rows=_rows(known))
     page += "".join(SET.format(name=name, python=PYTHON, rows=_rows(found)) for name, found in sets.items())
-    older = "\n".join(f'    "{name}": _versions("""\n{_entries(found)}\n"""),' for name, found in sets.items())
+    older = ",\n".join(f'    "{name}": _versions("""\n{_entries(found)}\n""")' for name, found in sets.items())
     module = MODULE.format(entries=_entries(known), sets=older, python=PYTHON)
     return {LIST: module, PAGE: page}
 

@@ -73,7 +73,7 @@ def _untuned(view: CellView) -> dict[str, Measured]:
 
 @rule("E-08", hard=False, needs="prmq and two other winners with their own constants")
 def _transfer_prmq(views: Sequence[CellView]) -> Found:
-    """Without tuning, prmq has the highest F of the winners."""
+    """without tuning, prmq has the highest F of the winners."""
     for view in views:
         f = _untuned(view)
         if "prmq" in f and len(f) > 2:
@@ -82,7 +82,7 @@ def _transfer_prmq(views: Sequence[CellView]) -> Found:
 
 @rule("E-08", hard=False, needs="fcs and two other winners with their own constants")
 def _transfer_fcs(views: Sequence[CellView]) -> Found:
-    """Without tuning, fcs is in the lower half of the winners by F."""
+    """without tuning, fcs is in the lower half of the winners by F."""
     for view in views:
         f = _untuned(view)
         if "fcs" in f and len(f) > 2:
@@ -103,7 +103,7 @@ def _attack_by_layers(view: CellView) -> dict[str, Measured]:
 
 @rule("E-17", hard=False, needs="interclass confusion with mia_confidence_classwise of two EU-k")
 def _attack_falls(views: Sequence[CellView]) -> Found:
-    """The class-wise attack falls with the layers of EU-k under interclass confusion."""
+    """the class-wise attack falls with the layers of EU-k under interclass confusion."""
     for view in views:
         values = _attack_by_layers(view) if view.forget_by() == "interclass-confusion" else {}
         if len(values) > 2:
@@ -112,7 +112,7 @@ def _attack_falls(views: Sequence[CellView]) -> Found:
 
 @rule("E-17", hard=False, needs="a random forget set with mia_confidence_classwise of EU-k")
 def _attack_is_flat(views: Sequence[CellView]) -> Found:
-    """The class-wise attack moves by at most 0.05 with EU-k's layers for a random forget set."""
+    """the class-wise attack moves by at most 0.05 with EU-k's layers for a random forget set."""
     for view in views:
         values = _attack_by_layers(view) if view.forget_by() == "random" else {}
         if len(values) > 1:
@@ -140,7 +140,7 @@ def _by_epochs(view: CellView) -> Iterator[list[str]]:
 
 @rule("E-18", hard=True, needs="interclass confusion with two CF-k that differ in EPOCHS alone")
 def _more_epochs(views: Sequence[CellView]) -> Found:
-    """Targeted error falls with the epochs of CF-k."""
+    """targeted error falls with the epochs of CF-k."""
     for view in views:
         if view.forget_by() == "interclass-confusion":
             for names in _by_epochs(view):
@@ -161,7 +161,7 @@ def _more_epochs_utility(views: Sequence[CellView]) -> Found:
 
 @rule("E-24", hard=True, needs="consistent_unforgettability")
 def _always_hit(views: Sequence[CellView]) -> Found:
-    """Some forget images are called members in every exactly retrained model."""
+    """some forget images are called members in every exactly retrained model."""
 
     from lethe.metrics.membership.umia import chance_bound  # noqa: PLC0415  loads scipy, slow to import
 
@@ -182,7 +182,7 @@ def _always_hit(views: Sequence[CellView]) -> Found:
 
 @rule("E-26", hard=True, needs="weight_distance, which takes stored weights")
 def _distances(views: Sequence[CellView]) -> Found:
-    """Methods that train end 0.8 to 1.3 times as far from a retrained model as another one does."""
+    """methods that train end 0.8 to 1.3 times as far from a retrained model as another one does."""
     for view in views:
         scale = view.value(ORACLE, "weight_distance")
         left_out = {view.named(method) for method in SURGERY}

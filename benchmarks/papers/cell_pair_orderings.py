@@ -127,7 +127,7 @@ def _rises_with_share(views: Sequence[CellView]) -> Found:
     needs="two cells that differ in training alone and by 0.05 in retain less test accuracy, with mia_gap",
 )
 def _overfitted(views: Sequence[CellView]) -> Found:
-    """The attack on the original is further from exact retraining where the networks overfit more."""
+    """the attack on the original is further from exact retraining where the networks overfit more."""
     for pair in _equal_but_for(views, "training"):
         gaps = [_generalisation_gap(view) for view in pair]
         signals = [_signal(view) for view in pair]
