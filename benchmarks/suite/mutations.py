@@ -96,9 +96,7 @@ RULES = {
             "tests/server/leaderboard/test_ranking.py",
         ),
     ),
-    "tuning": Rule(
-        ("lethe/tuning/trial_runs.py", "lethe/tuning/study.py", "lethe/tuning/study.py"), ("tests/lethe/tuning",)
-    ),
+    "tuning": Rule(("lethe/tuning/trial_runs.py", "lethe/tuning/study.py"), ("tests/lethe/tuning",)),
     "attacks": Rule(
         ("lethe/metrics/scoring/epsilon.py", "lethe/metrics/scoring/arrays.py", "lethe/metrics/scoring/score.py"),
         ("tests/lethe/metrics/scoring",),
