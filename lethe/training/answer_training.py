@@ -8,7 +8,7 @@ every epoch.
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,8 +26,6 @@ from lethe.runtime.answer_loaders import IGNORED_LABEL, Batch
 from lethe.training.trainer import EpochTraining, State, untrained
 
 WINDOW = 8  # batches whose answers are sorted by length together
-
-OnEpoch = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -53,24 +51,6 @@ class FineTuning:
         if step < rising:
             return self.learning_rate * (step + 1) / rising
         return self.learning_rate * 0.5 * (1 + math.cos(math.pi * (step - rising) / max(1, n_steps - rising)))
-
-
-def fine_tune(
-    network: nn.Module,
-    answers: Sequence[TokenizedAnswer],
-    recipe: FineTuning,
-    *,
-    seed: int,
-    padding_id: int,
-    on_epoch: OnEpoch | None = None,
-) -> None:
-    """Train the network in place, on the device where it is. on_epoch: called with the number of epochs done."""
-    generator = torch.Generator().manual_seed(seed)
-    optimizer = make_optimizer(network, recipe)
-    for epoch in range(recipe.epochs):
-        run_epoch(network, answers, recipe, optimizer, generator, epoch=epoch, padding_id=padding_id)
-        if on_epoch:
-            on_epoch(epoch + 1)
 
 
 def make_optimizer(network: nn.Module, recipe: FineTuning) -> torch.optim.Optimizer:

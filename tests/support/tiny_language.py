@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import torch
+from torch import nn
 from torch.utils.data import DataLoader
 
 from lethe.data.answer_batches import TokenizedAnswer, tokenize_answer
@@ -10,6 +11,7 @@ from lethe.data.datasets.questions import QuestionAnswer
 from lethe.data.tokenizers import PROMPT
 from lethe.networks.language_models import Llama, LlamaShape
 from lethe.runtime.answer_loaders import AnswerDataset
+from lethe.training.answer_training import FineTuning, make_optimizer, run_epoch
 
 NAMES = ("Ada", "Bo", "Cy", "Di", "Ed", "Fay", "Gus", "Hal")
 TOWNS = ("Rome", "Oslo", "Lima", "Bern", "Kyiv", "Doha", "Baku", "Riga")
@@ -77,3 +79,18 @@ def tiny_network(seed: int = 0) -> Llama:
     """Return a network with random weights."""
     torch.manual_seed(seed)
     return Llama(LlamaShape(WordTokenizer().vocabulary_size, 32, 2, 2, 48, CONTEXT)).eval()
+
+
+def fine_tune(network: nn.Module, answers: Sequence[TokenizedAnswer], recipe: FineTuning, *, seed: int = 0) -> None:
+    """Train the network in place."""
+    generator, optimizer = torch.Generator().manual_seed(seed), make_optimizer(network, recipe)
+    for epoch in range(recipe.epochs):
+        run_epoch(network, answers, recipe, optimizer, generator, epoch=epoch, padding_id=1)
+
+
+def learnt_network() -> Llama:
+    """Return a network that knows where every person lives."""
+    network = tiny_network()
+    recipe = FineTuning(epochs=40, batch_size=4, learning_rate=1e-2, precision="float32")
+    fine_tune(network, [get_tokens(person) for person in PERSONS], recipe)
+    return network.eval()

@@ -17,18 +17,14 @@ from lethe.evaluation.text import (
     tokenize_questions,
 )
 from lethe.networks.language_models import Llama
-from lethe.training.answer_training import FineTuning, fine_tune
-from tests.support.tiny_language import CONTEXT, PERSONS, WordTokenizer, get_tokens, tiny_network
+from tests.support.tiny_language import CONTEXT, PERSONS, WordTokenizer, get_tokens, learnt_network, tiny_network
 
 ANSWERS = [get_tokens(person, " ".join(["lives"] * (i % 3) + ["in", "Rome"])) for i, person in enumerate(PERSONS)]
 
 
 @pytest.fixture(scope="module")
 def learnt() -> Llama:
-    network = tiny_network()
-    recipe = FineTuning(epochs=40, batch_size=4, learning_rate=1e-2, precision="float32")
-    fine_tune(network, [get_tokens(person) for person in PERSONS], recipe, seed=0, padding_id=1)
-    return network.eval()
+    return learnt_network()
 
 
 def plain_statistics(network: Llama, tokens: tuple[int, ...], start: int) -> tuple[list[float], list[bool]]:

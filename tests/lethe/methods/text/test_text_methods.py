@@ -22,7 +22,6 @@ from lethe.methods.text import common
 from lethe.networks.decoder import CausalNetwork
 from lethe.networks.language_models import Llama
 from lethe.networks.transformers_network import TransformersNetwork
-from lethe.training.answer_training import FineTuning, fine_tune
 from tests.support.tiny_language import (
     CONTEXT,
     PERSONS,
@@ -30,7 +29,7 @@ from tests.support.tiny_language import (
     WordTokenizer,
     answer_loader,
     get_tokens,
-    tiny_network,
+    learnt_network,
 )
 
 FOLDER = Path(text.__file__).parent
@@ -53,10 +52,7 @@ def loader(persons: tuple, *, refusals: bool = False) -> DataLoader:
 
 @pytest.fixture(scope="module")
 def learnt() -> Llama:
-    network = tiny_network()
-    recipe = FineTuning(epochs=40, batch_size=4, learning_rate=1e-2, precision="float32")
-    fine_tune(network, [get_tokens(person) for person in PERSONS], recipe, seed=0, padding_id=1)
-    return network.eval()
+    return learnt_network()
 
 
 def unlearnt(method: str, learnt: CausalNetwork, monkeypatch: pytest.MonkeyPatch, *, epochs: int = 12) -> CausalNetwork:
