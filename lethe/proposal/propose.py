@@ -42,9 +42,7 @@ class SetPreview:
     pictures: tuple[Picture, ...] = ()
 
 
-def preview_cut(
-    images: ImageList, file: CompetitionFile, *, source: Source | None = None, n_pictures: int = 8
-) -> tuple[SetPreview, ...]:
+def preview_cut(images: ImageList, file: CompetitionFile, *, source: Source | None = None) -> tuple[SetPreview, ...]:
     """Return the sets of the public split. source: where the pictures are read; None shows none.
 
     Raises InvalidSplit as preparing does.
@@ -52,25 +50,22 @@ def preview_cut(
     cut_dataset(images, file, Visibility.PRIVATE)  # it may fail where the public one does not
     cut = cut_dataset(images, file, Visibility.PUBLIC)
     sets = dict(cut.sets())
-    return tuple(
-        _preview(images, name, sets[name], source=source, n_pictures=n_pictures)
-        for name in ("forget", "retain", "validation", "test")
-    )
+    return tuple(_preview(images, name, sets[name], source) for name in ("forget", "retain", "validation", "test"))
 
 
-def _preview(images: ImageList, name: str, indices: Indices, *, source: Source | None, n_pictures: int) -> SetPreview:
+def _preview(images: ImageList, name: str, indices: Indices, source: Source | None) -> SetPreview:
     counts = Counter(images.labels[indices].tolist())
     return SetPreview(
         name=name,
         n=len(indices),
         persons=len(np.unique(images.persons[indices])) if images.knows_persons else 0,
         classes=tuple((each, counts[number]) for number, each in enumerate(images.class_names)),
-        pictures=() if source is None else tuple(_pictures(images, indices, source, n_pictures)),
+        pictures=() if source is None else tuple(_pictures(images, indices, source)),
     )
 
 
-def _pictures(images: ImageList, indices: Indices, source: Source, n: int) -> Sequence[Picture]:
-    chosen = numpy_generator(0).permutation(indices)[:n]
+def _pictures(images: ImageList, indices: Indices, source: Source) -> Sequence[Picture]:
+    chosen = numpy_generator(0).permutation(indices)[:PICTURES]
     return [Picture(images.class_names[images.labels[i]], _url(source, images.names[i])) for i in chosen]
 
 
@@ -82,6 +77,7 @@ def _url(source: Source, name: str) -> str:
     return f"data:{header.mime};base64,{base64.b64encode(data).decode()}"
 
 
+PICTURES = 8  # of each set in a preview
 MODELS = (512, 256, 128, 64, 32)  # N: the most that are trained in the time
 MAX_PREPARATION_S = 8 * 3600
 MIN_PERSONS = 20  # to draw whole persons from

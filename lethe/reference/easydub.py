@@ -20,13 +20,12 @@ from numpy.typing import NDArray
 from lethe.errors import InvalidInput
 
 Arrays = dict[str, NDArray[Any]]
+DATA, NETWORK = "cifar10", "resnet9"
 SETS = {"confidences": "forget", "retain_margins": "retain", "test_margins": "val"}
 MODEL = re.compile(r"id_(\d+)_epoch_(\d+)\.npy")
 
 
-def read_easydub(
-    root: Path, *, forget_set: int, n_models: int | None = None, data: str = "cifar10", network: str = "resnet9"
-) -> dict[str, Arrays]:
+def read_easydub(root: Path, *, forget_set: int, n_models: int | None = None) -> dict[str, Arrays]:
     """Return the arrays of `retrained`, `oracle` and `original` models by side, as `lethe.evaluate` takes them.
 
     root: the data set's folder. forget_set: its number. n_models: N; the first N oracles are the retrained models, the
@@ -34,10 +33,10 @@ def read_easydub(
     [N, R] and `test_margins` [N, T]; `original` are models trained with the forget set.
     Raises InvalidInput naming the file that is missing or does not fit.
     """
-    base = root / "margins" / data
-    oracles = {name: _models(base / "oracle" / f"forget_{forget_set}" / part / network) for name, part in SETS.items()}
+    base = root / "margins" / DATA
+    oracles = {name: _models(base / "oracle" / f"forget_{forget_set}" / part / NETWORK) for name, part in SETS.items()}
     originals = {
-        name: _models(base / "pretrain" / (f"forget_{forget_set}" if part == "forget" else part) / network)
+        name: _models(base / "pretrain" / (f"forget_{forget_set}" if part == "forget" else part) / NETWORK)
         for name, part in SETS.items()
     }
     size = n_models or len(oracles["confidences"]) // 2
@@ -46,7 +45,7 @@ def read_easydub(
         "oracle": {name: _rows(files, range(size, 2 * size)) for name, files in oracles.items()},
         "original": {name: _rows(files, range(size)) for name, files in originals.items()},
     }
-    _leave_out_forgotten(sides, root / "forget_sets" / data / f"forget_set_{forget_set}.npy")
+    _leave_out_forgotten(sides, root / "forget_sets" / DATA / f"forget_set_{forget_set}.npy")
     return sides
 
 
