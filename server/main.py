@@ -88,7 +88,7 @@ def create_app() -> FastAPI:
         openapi_url="/api/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
-        lifespan=_answers_before_other_work,
+        lifespan=_lifespan,
         routes=list(_routes()),
     )
     app.state.admission = Admission()
@@ -116,14 +116,14 @@ def create_app() -> FastAPI:
 
 
 @asynccontextmanager
-async def _answers_before_other_work(_: FastAPI) -> AsyncIterator[None]:
+async def _lifespan(_: FastAPI) -> AsyncIterator[None]:
     """Hold no answer up for the interpreter's own work, for a thread that computes, or for a broker that is silent.
 
     What start-up made is out of the collector's sight, and the collector comes seldom: it walked all of it. An answer
     waits for the database a dozen times, and after each for a thread that computes a board to let go of the
     interpreter: usually 5 ms.
     """
-    queue.client().let_requests_wait_little()
+    queue.client().shorten_request_timeouts()
     usual_threshold, usual_interval = gc.get_threshold(), sys.getswitchinterval()
     gc.freeze()
     gc.set_threshold(*COLLECTED_AFTER)

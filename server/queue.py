@@ -137,7 +137,7 @@ class SendingEnd(Celery):
     requests_wait = False
     cooldown_until = 0.0
 
-    def let_requests_wait_little(self) -> None:
+    def shorten_request_timeouts(self) -> None:
         """Ask a broker that refuses once again soon, and wait little for a silent one: for the web server's start."""
         self.requests_wait = True
         self.conf.broker_transport_options |= {

@@ -38,7 +38,7 @@ BEAT_NOTED_EVERY_S = 15.0
 SEND_TIME_LIMIT_S = 60  # what is not sent by then is sent at its next attempt
 
 
-class Pace:
+class Throttle:
     """Of messages that ask for the same, only the first within `every_s` seconds is followed."""
 
     def __init__(self, every_s: float) -> None:
@@ -60,15 +60,15 @@ class Pace:
 
 
 @lru_cache
-def sweeping() -> Pace:
+def sweeping() -> Throttle:
     """Return how often this process looks for what was lost."""
-    return Pace(get_settings().sweep_interval_s / 2)
+    return Throttle(get_settings().sweep_interval_s / 2)
 
 
 @lru_cache
-def beats() -> Pace:
+def beats() -> Throttle:
     """Return how often this process notes that the scheduler's process lives."""
-    return Pace(BEAT_NOTED_EVERY_S)
+    return Throttle(BEAT_NOTED_EVERY_S)
 
 
 @worker_process_init.connect

@@ -38,7 +38,7 @@ log = structlog.get_logger()
 
 
 @contextmanager
-def _heard_of() -> Iterator[None]:
+def _heartbeat() -> Iterator[None]:
     """Report that this process lives while it does what is no shard, which has a lease."""
     transport = get_context().transport
     transport.report()
@@ -93,7 +93,7 @@ def _run_shard(context: RunningContext, shard: ClaimedShard) -> str:
 @app.task(name=SCORE_EVALUATION)
 def score_evaluation(evaluation_id: str) -> bool:
     """Score an evaluation whose runs are all done."""
-    with _heard_of(), prometheus.SCORE_SECONDS.time(), _traced("score", evaluation_id):
+    with _heartbeat(), prometheus.SCORE_SECONDS.time(), _traced("score", evaluation_id):
         recorded = scoring_job.score_evaluation(get_context(), evaluation_id)
     prometheus.SCORES.labels(recorded).inc()
     return recorded
@@ -102,7 +102,7 @@ def score_evaluation(evaluation_id: str) -> bool:
 @app.task(name=COMPUTE_METRICS)
 def compute_metrics(evaluation_id: str) -> int:
     """Compute the metrics beside the score that an evaluation still lacks."""
-    with _heard_of(), _traced("metrics", evaluation_id):
+    with _heartbeat(), _traced("metrics", evaluation_id):
         return metrics_job.compute_metrics(get_context(), evaluation_id)
 
 
@@ -115,14 +115,14 @@ def group_ties(split_id: str) -> int:
 @app.task(name=PREPARE_SPLIT)
 def prepare_split(split_id: str) -> bool:
     """Prepare a split, if it is its turn."""
-    with _heard_of():
+    with _heartbeat():
         return prepare_split_job.prepare(get_context(), split_id)
 
 
 @app.task(name=PREPARE_SHARD)
 def prepare_shard() -> bool:
     """Finish a public split, or claim and train the next shard of models. Whoever has made one looks for the next."""
-    with _heard_of():
+    with _heartbeat():
         made = not graceful_shutdown.is_asked() and (
             prepare_split_job.finish_public(get_context()) or train_shard_job.make_shard(get_context())
         )

@@ -215,7 +215,7 @@ def restore(session: Session, submission: Submission, *, actor: Account, reason:
     for each in _with_parts(session, submission):
         each.disqualified_at = None
     audit.record(session, actor, "submission.restored", submission, reason=reason)
-    _rescore_what_is_missing(session, submission.competition_id)
+    _reopen_unscored_finals(session, submission.competition_id)
 
 
 def _with_parts(session: Session, submission: Submission) -> list[Submission]:
@@ -244,10 +244,10 @@ def restore_team(session: Session, team: Team, *, actor: Account, reason: str) -
         raise Conflict("The team is not disqualified")
     team.disqualified_at = None
     audit.record(session, actor, "team.restored", team, reason=reason)
-    _rescore_what_is_missing(session, team.competition_id)
+    _reopen_unscored_finals(session, team.competition_id)
 
 
-def _rescore_what_is_missing(session: Session, competition_id: str) -> None:
+def _reopen_unscored_finals(session: Session, competition_id: str) -> None:
     """Return a provisional competition to `closed` if a restored final has no private score yet."""
     session.flush()
     competition = competition_repository.locked_with_root(session, competition_id)

@@ -1,6 +1,6 @@
 """/api/v1/benchmarks: methods x cells, computed by the workers. For organisers."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -192,7 +192,7 @@ def _store(
     methods: list[MethodRecord],
 ) -> BenchmarkStatus:
     account = session.get_one(Account, account_id)
-    until = benchmarks.end_after(body.max_hours, at=now())
+    until = None if body.max_hours is None else now() + timedelta(hours=body.max_hours)
     benchmark, changed = benchmarks.store(
         session, body.file, body.text, cells=cells, methods=methods, account=account, until=until
     )

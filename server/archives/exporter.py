@@ -181,7 +181,7 @@ ROWS, FILES, RECEIPTS = "rows/", "files/", "receipts/"
 
 
 @dataclass(frozen=True)
-class Written:
+class ExportResult:
     """What an export put into its file."""
 
     slug: str
@@ -190,7 +190,7 @@ class Written:
     receipts: int
 
 
-def write(database: Database, storage: Storage, settings: Settings, *, slug: str, path: Path) -> Written:
+def write(database: Database, storage: Storage, settings: Settings, *, slug: str, path: Path) -> ExportResult:
     """Write the competition to a new file, rows of one moment. Raises NotFound, Conflict, HostFault."""
     if path.exists():
         raise Conflict(f"{path} exists; name another file")
@@ -213,7 +213,7 @@ def write(database: Database, storage: Storage, settings: Settings, *, slug: str
 
 def _write(
     session: Session, storage: Storage, settings: Settings, competition: Competition, *, archive: HashedZip
-) -> Written:
+) -> ExportResult:
     evaluated = [competition, *competition_repository.tasks(session, competition.id)]
     ids = [each.id for each in evaluated]
     counts = {}
@@ -238,7 +238,7 @@ def _write(
     }
     manifest["signature"] = receipts.sign(settings, manifest)
     archive.zip.writestr(MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
-    return Written(competition.slug, sum(counts.values()), len(keys), len(signed))
+    return ExportResult(competition.slug, sum(counts.values()), len(keys), len(signed))
 
 
 class _Counted:

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Brought:
+class ImportResult:
     """What an import brought."""
 
     slug: str
@@ -47,7 +47,7 @@ class Brought:
     left_out: tuple[str, ...] = ()  # columns of another version, which this one does not have
 
 
-def read(database: Database, storage: Storage, path: Path, *, trusted: Collection[str] = ()) -> Brought:
+def read(database: Database, storage: Storage, path: Path, *, trusted: Collection[str] = ()) -> ImportResult:
     """Bring the competition in `path` into this instance.
 
     trusted: receipt keys of instances whose scores are believed; without one the competition's scores are marked as not
@@ -83,7 +83,7 @@ def read(database: Database, storage: Storage, path: Path, *, trusted: Collectio
     except IntegrityError as error:
         raise invalid(f"has rows of another version that this program cannot store: {error.orig}") from error
     rows = sum(manifest["rows"].values())
-    return Brought(checked.slug, rows, n_files, n_receipts, renamed, key, vouched, left_out)
+    return ImportResult(checked.slug, rows, n_files, n_receipts, renamed, key, vouched, left_out)
 
 
 def _check_is_new(session: Session, checked: ManifestArchive) -> None:

@@ -1,7 +1,7 @@
 """Benchmarks: taken, found, shown, and submitted what is missing."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import structlog
 from sqlalchemy.exc import IntegrityError
@@ -165,10 +165,6 @@ def get_results(session: Session, benchmark: Benchmark) -> results.Json:
     cells = cell_competitions.cells(session, benchmark)
     evaluated = [unit.evaluation.id for cell in cells for unit in cell.units if unit.evaluation is not None]
     return results.collect(benchmark, cells, benchmark_repository.scores(session, evaluated))
-
-
-def end_after(max_hours: float | None, *, at: datetime) -> datetime | None:
-    return None if max_hours is None else at + timedelta(hours=max_hours)
 
 
 def takes_submissions(competition: Competition) -> bool:

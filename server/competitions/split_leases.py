@@ -162,7 +162,7 @@ def finish(session: Session, work: SplitWork, prepared: PreparedSplit) -> bool:
         if prepared.data_difference:
             data = {"split": split.visibility, "difference": prepared.data_difference}
             audit.record(session, None, "split.data_differs", competition, data=data)
-        split_replacement.take_place_if_unused(session, split)
+        split_replacement.activate_if_unused(session, split)
         competitions.note_prepared(session, competition)
         if work.retraining is not None and work.retraining != prepared.retraining:
             _tell_of_change(session, competition, work, prepared.retraining)
@@ -196,7 +196,7 @@ def note(session: Session, work: SplitWork, reason: str) -> bool:
 
 def fail(session: Session, work: SplitWork, error: str) -> bool:
     """Mark the split failed, for the organiser to read why; its twin is stopped."""
-    stalled_preparations.locked_with_twin(session, work.split_id)
+    stalled_preparations.lock_both_splits(session, work.split_id)
     held = SPLITS.leave(session, work.split_id, work.attempt, state=SplitState.FAILED.value, error=error)
     if held:
         stalled_preparations.stop_twins(session, session.get_one(Split, work.split_id, populate_existing=True))
@@ -232,7 +232,7 @@ class _Splits(Jobs[Split]):
     failed = SplitState.FAILED.value
 
     def lock(self, session: Session, job: Split) -> None:
-        stalled_preparations.locked_with_twin(session, job.id)
+        stalled_preparations.lock_both_splits(session, job.id)
 
     def retry(self, session: Session, job: Split, loss: Loss, *, max_attempts: int) -> dict[str, Any] | None:
         return {} if job.failed_attempts + 1 < max_attempts else None

@@ -78,7 +78,7 @@ def find(session: Session, competition: Competition, visibility: Visibility) -> 
     return None if latest is None or latest.is_current else latest
 
 
-def take_place_if_unused(session: Session, split: Split) -> None:
+def activate_if_unused(session: Session, split: Split) -> None:
     """Switch to a prepared version if nothing was evaluated on the previous one."""
     if split.is_current:
         return

@@ -23,7 +23,7 @@ from server.models.worker import minor_version
 UNFINISHED = (SplitState.PENDING.value, SplitState.PREPARING.value)
 
 
-def locked_with_twin(session: Session, split_id: str) -> Sequence[Split]:
+def lock_both_splits(session: Session, split_id: str) -> Sequence[Split]:
     """Return both splits of a competition and of its tasks, locked in a fixed order to prevent deadlocks."""
     root = func.coalesce(Competition.parent_id, Competition.id)
     split = select(root).join(Split, Split.competition_id == Competition.id).where(Split.id == split_id)
@@ -37,7 +37,7 @@ def stop_twins(session: Session, failed: Split) -> None:
     competition = session.get_one(Competition, failed.competition_id)
     if competition.state != CompetitionState.PREPARING:
         return
-    for twin in locked_with_twin(session, failed.id):
+    for twin in lock_both_splits(session, failed.id):
         if twin.id != failed.id and twin.state in UNFINISHED:
             let_go(twin)
             twin.state = SplitState.FAILED.value

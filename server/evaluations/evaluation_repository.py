@@ -46,7 +46,7 @@ def given_by_untrusted(session: Session, evaluation_id: str, token_id: str | Non
     return session.scalars(select(Shard).where(*mine, held).order_by(Shard.id)).all()
 
 
-def forget_results(session: Session, shards: Sequence[Shard], *, state: ShardState, trusted_only: bool) -> None:
+def clear_results(session: Session, shards: Sequence[Shard], *, state: ShardState, trusted_only: bool) -> None:
     """Empty these shards of one evaluation, and remove the checks of their runs. trusted_only: who makes them again."""
     of_them = or_(*(Shard.first_run.between(shard.first_run, shard.first_run + shard.n_runs - 1) for shard in shards))
     checks = Shard.evaluation_id == shards[0].evaluation_id, Shard.kind == ShardKind.CHECK.value
@@ -70,20 +70,20 @@ def forget_results(session: Session, shards: Sequence[Shard], *, state: ShardSta
     )
 
 
-def forget_score(session: Session, evaluation_id: str) -> None:
+def delete_score(session: Session, evaluation_id: str) -> None:
     """Remove the score of an evaluation and the metrics beside it."""
     for table in (PublicScore, PrivateScore, MetricResult):
         session.execute(delete(table).where(table.evaluation_id == evaluation_id))
 
 
-def hold_team(session: Session, team_id: str) -> None:
-    """Let nobody else count this team's bits until the transaction ends (SQLite: the complete database is held)."""
+def lock_team(session: Session, team_id: str) -> None:
+    """Lock the team, so that one transaction at a time counts its bits (SQLite: locks the whole database)."""
     # Not FOR UPDATE, which would wait for every transaction that has added a row of this team.
     session.execute(select(Team.id).where(Team.id == team_id).with_for_update(key_share=True))
 
 
-def hold_team_of(session: Session, submission_id: str) -> None:
-    """Do the same with the team of a submission, which is not loaded: another transaction may change it meanwhile."""
+def lock_team_of(session: Session, submission_id: str) -> None:
+    """Lock the team of a submission, which is not loaded: another transaction may change it meanwhile."""
     theirs = select(Submission.team_id).where(Submission.id == submission_id).scalar_subquery()
     session.execute(select(Team.id).where(Team.id == theirs).with_for_update(key_share=True))
 

@@ -48,7 +48,7 @@ def disclose(session: Session, evaluation: Evaluation, submission: Submission, *
     price = estimate_price(detail_bits=float(error.get("detail_bits") or 0.0), n_runs=evaluation.n_runs)
     at = now()
     renews_at = start_of_day(at) + DAY
-    evaluation_repository.hold_team(session, submission.team_id)
+    evaluation_repository.lock_team(session, submission.team_id)
     left = budget - evaluation_repository.bits_told(
         session, submission.team_id, since=start_of_day(at), before=renews_at
     )

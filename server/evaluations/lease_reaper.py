@@ -19,7 +19,7 @@ NOT_SCORED = "The runs finished but could not be scored."
 
 
 @dataclass(frozen=True)
-class Swept:
+class SweepResult:
     """What one sweep found."""
 
     leases_lost: int
@@ -34,7 +34,7 @@ def sweep(
     max_attempts: int,
     lease_s: float | None = None,
     resent_after: timedelta = RESENT_AFTER,
-) -> Swept:
+) -> SweepResult:
     """Requeue shards whose lease is over (`Jobs.sweep`), and send messages again after `resent_after`."""
     lost = SHARDS.sweep(session, at, max_attempts=max_attempts, lease_s=lease_s)
     forgotten = at - resent_after
@@ -49,7 +49,7 @@ def sweep(
     unscored = evaluation_repository.unscored(session, since_before=forgotten, limit=MAX_WAKE_UPS)
     for evaluation_id in unscored:
         send_after_commit(session, SCORE_EVALUATION, evaluation_id)
-    return Swept(leases_lost=lost, hints_sent=sum(waiting.values()), scores_asked=len(unscored))
+    return SweepResult(leases_lost=lost, hints_sent=sum(waiting.values()), scores_asked=len(unscored))
 
 
 def _give_up(session: Session, evaluation_id: str) -> None:

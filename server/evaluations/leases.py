@@ -77,7 +77,7 @@ def close(
 
 def fail(session: Session, shard: ClaimedShard, failure: ShardFailure, *, runs_done: int) -> bool:
     """End the evaluation because of this shard, unless only an untrusted worker saw it. False if it is another's."""
-    evaluation_repository.hold_team_of(session, shard.submission_id)  # first, as whoever cancels or merges does
+    evaluation_repository.lock_team_of(session, shard.submission_id)  # first, as whoever cancels or merges does
     evaluation = evaluation_repository.lock_evaluation(session, shard.evaluation_id)
     if is_untrusted(session, shard):
         outcome = "given-back" if failure.error_class in OF_THE_MACHINE else "unconfirmed"
@@ -283,7 +283,7 @@ def fail_over_time(session: Session, shard: ClaimedShard, *, runs_done: int) -> 
 
     The time of untrusted workers proves nothing: what they had a part in, trusted ones make again instead.
     """
-    evaluation_repository.hold_team_of(session, shard.submission_id)  # first, as in `fail`
+    evaluation_repository.lock_team_of(session, shard.submission_id)  # first, as in `fail`
     evaluation_repository.lock_evaluation(session, shard.evaluation_id)
     if is_untrusted(session, shard):
         return hand_to_trusted(session, shard, runs_done=runs_done)

@@ -161,7 +161,7 @@ def make_again(session: Session, evaluation_id: str, damaged: Sequence[tuple[int
     if not lost:
         return 0
     runs = sum(shard.n_runs for shard in lost if shard.kind == ShardKind.RUNS.value)
-    evaluation_repository.forget_results(session, lost, state=ShardState.QUEUED, trusted_only=False)
+    evaluation_repository.clear_results(session, lost, state=ShardState.QUEUED, trusted_only=False)
     if evaluation.state == EvaluationState.SCORING.value:
         verified_runs.reopen(session, evaluation)
     submission = session.get_one(Submission, evaluation.submission_id)

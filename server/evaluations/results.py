@@ -28,7 +28,7 @@ def is_refunded(session: Session, evaluation: Evaluation, submission: Submission
         return True
     if (evaluation.error or {}).get("on_hidden_data") is not False:
         return False
-    evaluation_repository.hold_team(session, submission.team_id)
+    evaluation_repository.lock_team(session, submission.team_id)
     day = start_of_day(submission.received_at)
     sent_as = submission.parent_id or submission.id
     free = evaluation_repository.free_sample_failures(session, submission.team_id, since=day, before=day + DAY)

@@ -79,11 +79,11 @@ def take_back(session: Session, evaluation_id: str, *, reason: str, token_id: st
         lease_repository.end_attempt(session, shard.id, attempt=shard.attempt, outcome="given-back", detail=reason)
     over = evaluation.state in (EvaluationState.FAILED.value, EvaluationState.CANCELLED.value)
     state = ShardState.CANCELLED if over else ShardState.QUEUED
-    evaluation_repository.forget_results(session, taken, state=state, trusted_only=True)
+    evaluation_repository.clear_results(session, taken, state=state, trusted_only=True)
     if over:
         return len(taken)
     if evaluation.state in (EvaluationState.SCORING.value, EvaluationState.SCORED.value):
-        evaluation_repository.forget_score(session, evaluation.id)
+        evaluation_repository.delete_score(session, evaluation.id)
         reopen(session, evaluation)
     key = evaluation_repository.routing_key_for(session, evaluation.split_id)
     send_after_commit(session, EVALUATE_SHARD, times=len(taken), to=key)

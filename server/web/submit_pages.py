@@ -47,7 +47,7 @@ NOT_OPENED = (CompetitionState.DRAFT, CompetitionState.PREPARING, CompetitionSta
 
 
 @dataclass(frozen=True)
-class Sent:
+class SubmittedForm:
     """The fields of the form."""
 
     file: Upload | None
@@ -124,13 +124,13 @@ def _sender(session: Session, request: Request) -> Account:
     return viewer
 
 
-async def _read(form: FormData) -> Sent:
+async def _read(form: FormData) -> SubmittedForm:
     file = form.get("file")
     message, code = (text_field(form, name) for name in ("message", "code"))
     received = None
     if isinstance(file, UploadFile) and file.filename:
         received = Upload(filename=base_name(file.filename), data=await file.read(), message=message, received_at=now())
-    return Sent(received, code, message, tasks_of(form))
+    return SubmittedForm(received, code, message, tasks_of(form))
 
 
 def _accept(session: Session, request: Request, *, slug: str, checked: CheckedUpload) -> str:
@@ -140,14 +140,14 @@ def _accept(session: Session, request: Request, *, slug: str, checked: CheckedUp
     return submissions.accept(session, competition, viewer, checked).submission.id
 
 
-def _form_upload(sent: Sent, *, limit_mib: int) -> Upload:
+def _form_upload(sent: SubmittedForm, *, limit_mib: int) -> Upload:
     upload = replace(sent.file or _pasted(sent), tasks=sent.tasks)
     if len(upload.data) > limit_mib << 20:
         raise get_too_large(WHAT, limit_mib)
     return upload
 
 
-def _pasted(sent: Sent) -> Upload:
+def _pasted(sent: SubmittedForm) -> Upload:
     if not sent.code.strip():
         nothing = "choose a file, or paste code"
         raise InvalidSubmission("Nothing was sent", violations=(Violation("file", nothing),))
@@ -156,7 +156,7 @@ def _pasted(sent: Sent) -> Upload:
 
 
 def _refused(
-    session: Session, request: Request, *, slug: str, viewer: Account, sent: Sent, error: AppError
+    session: Session, request: Request, *, slug: str, viewer: Account, sent: SubmittedForm, error: AppError
 ) -> Response:
     place = find_place(session, competitions.get(session, slug, account=viewer), viewer)
     quota = submissions.quota_of_team(session, place.competition, place.team, at=now())
@@ -172,7 +172,7 @@ def _form(
     used_up: bool = False,
     barred: str = "",
     error: AppError | None = None,
-    sent: Sent | None = None,
+    sent: SubmittedForm | None = None,
 ) -> Response:
     split = competitions.find_split(session, place.competition, Visibility.PUBLIC)
     return page(
@@ -204,7 +204,7 @@ def _closed(place: Place, *, at: datetime) -> str:
     return "early" if at < competition.opens_at or competition.state in NOT_OPENED else "over"
 
 
-def _lines_at_fault(error: AppError, sent: Sent) -> tuple[ExcerptLine, ...]:
+def _lines_at_fault(error: AppError, sent: SubmittedForm) -> tuple[ExcerptLine, ...]:
     line = next((violation.line for violation in error.violations if violation.line), None)
     if line is None or (sent.file is not None and not sent.file.filename.endswith(".py")):
         return ()

@@ -207,7 +207,7 @@ def test_submission_is_accepted_while_the_queue_is_away(server: Instance, monkey
     monkeypatch.setenv("LETHE_REDIS_URL", "redis://127.0.0.1:1/0")
     get_settings.cache_clear()
     queue.client.cache_clear()
-    queue.client().let_requests_wait_little()
+    queue.client().shorten_request_timeouts()
     slept: list[float] = []
     monkeypatch.setattr("kombu.utils.functional.sleep", slept.append)
     assert server.submit(server.participant()).status_code == 201

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from lethe.competition.visibility import Visibility
 from server.admin import competition_edits
 from server.archives.exporter import MANIFEST
-from server.archives.importer import Brought, read
+from server.archives.importer import ImportResult, read
 from server.config import Settings
 from server.db import Database
 from server.evaluations.results import weights_key
@@ -34,7 +34,7 @@ class Other:
         self.database = Database(url)
         self.storage = Storage(self.settings.resolved_storage_url)
 
-    def read(self, path: Path, *, trusted: Collection[str] = ()) -> Brought:
+    def read(self, path: Path, *, trusted: Collection[str] = ()) -> ImportResult:
         return read(self.database, self.storage, path, trusted=trusted)
 
 

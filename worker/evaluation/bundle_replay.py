@@ -55,7 +55,7 @@ class Published:
 
 
 @dataclass
-class Again:
+class BundleReplay:
     """What came of it. score: None if a run failed. differences: what computes otherwise here, as sentences."""
 
     published: Published
@@ -94,9 +94,9 @@ def read_published(folder: Path, entry_id: str, *, task: str, visibility: Visibi
     return Published(entry["id"], chosen, visibility, file, package, receipt)
 
 
-def replay(published: Published, folder: Path, split_dir: Path, *, backend: str, on_stage: OnStage) -> Again:
+def replay(published: Published, folder: Path, split_dir: Path, *, backend: str, on_stage: OnStage) -> BundleReplay:
     """Prepare the split of the bundle in `folder` unless it is there, run the entry, and score it."""
-    file, again = published.file, Again(published, differences=_unlike(published))
+    file, again = published.file, BundleReplay(published, differences=_unlike(published))
     if not (split_dir / MANIFEST).is_file():
         on_stage(f"Preparing the {published.visibility} split: {2 * file.n_models + 1} models.")
         with datasets_beside(folder / bundle.COMPETITION):

@@ -34,7 +34,7 @@ from worker.evaluation.scoring_job import ScoringWork, scoring_work
 from worker.host import graceful_shutdown
 from worker.host.heartbeat import Heart
 from worker.source_networks import has_source, probe_models
-from worker.split_storage.local_splits import local_file, local_split, made_again_where_damaged
+from worker.split_storage.local_splits import local_file, local_split, repair_if_damaged
 
 PREPARE = "keep weights in [report] (`keep_weights`), prepare the split again with `lethe competition prepare`"
 log = structlog.get_logger()
@@ -107,7 +107,7 @@ def compute_metrics(context: WorkerContext, evaluation_id: str) -> int:
     if states != {ShardState.DONE.value}:
         return 0  # damaged outputs are being made again; the last of them asks for the metrics
     with (
-        made_again_where_damaged(context, evaluation_id),
+        repair_if_damaged(context, evaluation_id),
         Heart(keep, every_s=context.settings.lease_s / BEATS_OF_A_LEASE),
     ):
         hopeless = {each.row_id: _given_up(each) for each in asked if each.attempts >= context.settings.max_attempts}

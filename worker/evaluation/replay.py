@@ -68,7 +68,7 @@ class Replayed:
 
 
 @dataclass
-class KeptHere:
+class LocalLeases:
     """Stands in for the leases of a worker: keeps what a shard gave, and tells nobody."""
 
     result: bytes | None = None
@@ -147,7 +147,7 @@ def replay(settings: Settings, storage: Storage, stored: Stored) -> Replayed:
     context = RunningContext(
         settings=settings,
         facts=worker_facts(settings),
-        leases=KeptHere(),
+        leases=LocalLeases(),
         artefacts=StoredArtefacts(storage, cache),
         cache=cache,
     )
@@ -199,7 +199,7 @@ def _again(
     """Run one shard again and note runs that differ. Return its outputs, None if one failed. Raises HostFault."""
     shard, key, sha256 = given
     for _ in range(ATTEMPTS):
-        context.leases = kept = KeptHere()
+        context.leases = kept = LocalLeases()
         run_shard(context, shard)
         if not kept.given_back:
             break

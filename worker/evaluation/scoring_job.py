@@ -40,7 +40,7 @@ from server.storage import split_key
 from worker.context import WorkerContext
 from worker.evaluation.run_results import read_results
 from worker.host.heartbeat import Heart
-from worker.split_storage.local_splits import local_split, made_again_where_damaged
+from worker.split_storage.local_splits import local_split, repair_if_damaged
 
 log = structlog.get_logger()
 
@@ -114,7 +114,7 @@ def score_evaluation(context: WorkerContext, evaluation_id: str) -> bool:
         with database.write() as session:
             return evaluation_repository.hold_scoring(session, evaluation_id, attempt, lease_s=lease_s)
 
-    with made_again_where_damaged(context, evaluation_id), Heart(hold, every_s=lease_s / 4):
+    with repair_if_damaged(context, evaluation_id), Heart(hold, every_s=lease_s / 4):
         try:
             return _score(context, work, attempt)
         except Exception:

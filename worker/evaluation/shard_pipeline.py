@@ -50,7 +50,7 @@ from worker.host.backoff import SHARED
 from worker.host.heartbeat import Heart
 from worker.host.stage_folder import staged
 from worker.jobs import Job, Stopped, run_job
-from worker.split_storage.local_splits import made_again_where_damaged
+from worker.split_storage.local_splits import repair_if_damaged
 from worker.transport import Transport
 
 
@@ -119,7 +119,7 @@ class ShardJob(Job[None]):
     def run(self) -> None:
         settings = self.context.settings
         every_s = min(settings.heartbeat_s, settings.lease_s / 3)
-        with _noticing_damage(self.context, self.shard), Heart(self._beat, every_s=every_s) as heart:
+        with _report_damage(self.context, self.shard), Heart(self._beat, every_s=every_s) as heart:
             _run_all(self.context, self.shard, self.done, heart)
 
     def on_done(self, result: None) -> bool:
@@ -160,10 +160,10 @@ class ShardJob(Job[None]):
         return self.context.leases.heartbeat(self.shard, runs_done=done.runs, wall_time_s=done.wall_time_s)
 
 
-def _noticing_damage(context: RunningContext, shard: ClaimedShard) -> AbstractContextManager[None]:
+def _report_damage(context: RunningContext, shard: ClaimedShard) -> AbstractContextManager[None]:
     """A remote worker has another's copy of the split: its server is told by the reason of what is given back."""
     if isinstance(context, WorkerContext):
-        return made_again_where_damaged(context, shard.evaluation_id)
+        return repair_if_damaged(context, shard.evaluation_id)
     return nullcontext()
 
 

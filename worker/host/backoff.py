@@ -77,7 +77,7 @@ class Cooling:
         self._until = time.monotonic() + wait
         return wait
 
-    def canary_went_well(self) -> None:
+    def canary_succeeded(self) -> None:
         """Let one shard be tried; the next fault is the next in the row."""
         self._went_well = True
 
@@ -92,7 +92,7 @@ def out_of_service(cooling: Cooling, settings: Settings) -> WorkerState | None:
             log.error("canary failed", reason=wrong, pause_s=cooling.fault(wrong))
         else:
             log.info("canary went well")
-            cooling.canary_went_well()
+            cooling.canary_succeeded()
     if not cooling.is_on:
         return None
     return WorkerState.QUARANTINED if cooling.is_quarantined else WorkerState.COOLING

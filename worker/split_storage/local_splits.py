@@ -82,7 +82,7 @@ class HasDatabase(Protocol):
 
 
 @contextmanager
-def made_again_where_damaged(context: HasDatabase, evaluation_id: str) -> Iterator[None]:
+def repair_if_damaged(context: HasDatabase, evaluation_id: str) -> Iterator[None]:
     """Queue a check of the evaluation's split, which repairs it, if the block raises DamagedSplit."""
     try:
         yield

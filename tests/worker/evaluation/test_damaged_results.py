@@ -28,7 +28,7 @@ from tests.support.instance import Instance
 from tests.support.stored_outputs import outputs, stored_split
 from worker.evaluation.run_results import ResultsMadeAgain, read_results
 from worker.evaluation.scoring_job import oracle_score, score_evaluation
-from worker.split_storage.local_splits import made_again_where_damaged
+from worker.split_storage.local_splits import repair_if_damaged
 
 __all__ = ["server"]
 
@@ -167,7 +167,7 @@ def test_shard_that_meets_a_damaged_split_has_it_checked(server: Instance, evalu
     with server.database.read() as session:
         split_id = session.get_one(Evaluation, evaluation).split_id
     context: Any = SimpleNamespace(database=server.database, settings=Settings())
-    with pytest.raises(DamagedSplit, match="gone"), made_again_where_damaged(context, evaluation):
+    with pytest.raises(DamagedSplit, match="gone"), repair_if_damaged(context, evaluation):
         raise DamagedSplit("gone")
     with server.database.read() as session:
         assert session.get_one(Split, split_id).state == SplitState.PENDING

@@ -243,7 +243,7 @@ def test_task_continues_the_trace_of_the_upload(database, competition, sent, mon
         session.get_one(Submission, submission.id).request_id = "abcdefgh"
         evaluation_id = session.scalars(select(Evaluation.id)).one()
     monkeypatch.setattr(tasks, "get_context", lambda: SimpleNamespace(database=database))
-    monkeypatch.setattr(tasks, "_heard_of", nullcontext)
+    monkeypatch.setattr(tasks, "_heartbeat", nullcontext)
     seen: list[dict[str, Any]] = []
     spans: list[tuple[str, dict[str, object]]] = []
     monkeypatch.setattr(

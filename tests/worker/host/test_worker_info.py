@@ -20,7 +20,7 @@ from worker.host import graceful_shutdown
 from worker.host.backoff import Cooling
 from worker.host.stage_folder import own_folder
 from worker.host.worker_info import find_gpu, worker_facts
-from worker.server_tasks import Pace
+from worker.server_tasks import Throttle
 
 SPLIT = ReadySplit("s", "digits", "public", "cuda", {"torch": "2.13.0+cu130"}, memory_mib=2048, isolation="shard")
 
@@ -100,7 +100,7 @@ def test_drain_first_takes_nothing_new_then_gives_back() -> None:
 def test_only_the_first_of_a_pile_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     moment = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: moment)
-    pace = Pace(5.0)
+    pace = Throttle(5.0)
     assert [pace.allows() for _ in range(3)] == [True, False, False]
     moment = 104.9
     assert not pace.allows()
@@ -111,7 +111,7 @@ def test_only_the_first_of_a_pile_is_followed(monkeypatch: pytest.MonkeyPatch) -
 def test_slow_job_leaves_as_much_time_to_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
     moment = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: moment)
-    pace = Pace(5.0)
+    pace = Throttle(5.0)
     assert pace.allows()
     moment = 120.0
     pace.rest()

@@ -442,7 +442,7 @@ def test_whoever_asks_for_a_shard_finishes_a_public_split_first(database, host, 
         session.get_one(Split, split_id).visibility = shown.value
     monkeypatch.setattr(tasks, "get_context", lambda: context)
     monkeypatch.setattr(tasks, "send", lambda *_: None)
-    monkeypatch.setattr(tasks, "_heard_of", nullcontext)
+    monkeypatch.setattr(tasks, "_heartbeat", nullcontext)
     assert tasks.prepare_shard() == (shown == Visibility.PUBLIC)
 
 
