@@ -27,7 +27,7 @@ RETRY_AFTER_S = 1.0
 NEWER = "The database was made by a newer version of Lethe: install that version, or restore a backup of this one's"
 TIMEOUT_S = 600.0
 WORKER_SILENT_S = 120.0  # after which a worker is taken for stopped
-BACKUP_TIMEOUT_S = 3600.0
+MAX_BACKUP_AGE_S = 3600.0
 
 
 def alembic_config(url: str) -> Config:
@@ -90,19 +90,18 @@ def _why_not_down(session: Session) -> str:
     if at_work:
         return f"{at_work} worker processes were heard of within {WORKER_SILENT_S:g} s: stop them, and wait that long"
     age_s = last_times.ages_s(session).get(Upkeep.VERIFIED_BACKUP)
-    if age_s is None or age_s > BACKUP_TIMEOUT_S:
+    if age_s is None or age_s > MAX_BACKUP_AGE_S:
         return "no backup of the last hour was verified: run lethe backup FOLDER, then lethe verify-backup FOLDER"
     return ""
 
 
-def upgrade(url: str, *, within_s: float = TIMEOUT_S) -> None:
+def upgrade(url: str) -> None:
     """Bring the database at `url` to the newest revision, while others use it.
 
-    A step that does not get its table at once gives up, so that nobody has to wait behind it, and is tried again until
-    `within_s` is over; what was done before it stays done. Then raises what the database said. Raises
-    Conflict if a newer version of Lethe has made the database.
+    A step that cannot lock its table at once gives up, so that no query waits behind it, and is retried for TIMEOUT_S;
+    finished steps stay. Raises the database's error then, Conflict if a newer version of Lethe made the database.
     """
-    deadline = time.monotonic() + within_s
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
             command.upgrade(alembic_config(url), "head")

@@ -126,7 +126,7 @@ class ListedAccount:
 
 
 def find_accounts(
-    session: Session, *, query: str = "", role: str = "", only_banned: bool = False, page: int = 1
+    session: Session, *, query: str, role: str, only_banned: bool, page: int
 ) -> tuple[list[ListedAccount], bool]:
     """Return a page (from 1) of accounts by name, and whether there is another. query: part of name or address."""
     statement = select(Account).order_by(Account.name_key)

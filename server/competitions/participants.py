@@ -193,7 +193,7 @@ def admit_by_link(session: Session, competition: Competition, *, account: Accoun
 
 
 def list_participants(
-    session: Session, competition: Competition, *, state: str = "", page: int = 1
+    session: Session, competition: Competition, *, state: str, page: int
 ) -> tuple[list[ListedParticipant], bool]:
     """Return a page (from 1) of those about whom something was asked or decided, and whether there is another."""
     offset = (page - 1) * PAGE_SIZE
@@ -226,12 +226,7 @@ def addresses(session: Session, competition: Competition) -> list[str]:
 
 
 def change_addresses(
-    session: Session,
-    competition: Competition,
-    *,
-    add: Collection[str] = (),
-    remove: Collection[str] = (),
-    actor: Account,
+    session: Session, competition: Competition, *, add: Collection[str], remove: Collection[str], actor: Account
 ) -> list[str]:
     """Add and remove addresses; new ones are written to. Return all. Raises InvalidInput or Conflict."""
     lifecycle.require_no_task(competition)

@@ -120,7 +120,7 @@ def shown(row: Question, reader: Account | None) -> ShownQuestion:
 
 
 def page_of_all(
-    session: Session, competition: Competition, *, only_open: bool = False, page: int = 1
+    session: Session, competition: Competition, *, only_open: bool, page: int
 ) -> tuple[Sequence[Question], bool]:
     """Return a page (from 1) of all questions with who asked, and whether there is another. For organisers."""
     offset = (page - 1) * PAGE_SIZE

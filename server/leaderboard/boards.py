@@ -78,7 +78,7 @@ class Board:
             getattr(self, name)
         return self
 
-    def for_participants(self, columns: tuple[BoardColumn, ...] = ()) -> "Board":
+    def for_participants(self, columns: tuple[BoardColumn, ...]) -> "Board":
         """Return the board without what only organisers see. columns: those that everybody may see."""
         rows = tuple(row for row in self.rows if row.entry.kind is not RowKind.DISQUALIFIED)
         if len(rows) == len(self.rows) and columns == self.columns:

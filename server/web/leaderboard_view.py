@@ -45,7 +45,7 @@ def rows_html(
     number: int,
     next_url: str,
     own_team_id: str | None,
-    moves: dict[str, int] | None = None,
+    moves: dict[str, int] | None,
     settings: Mapping[str, str] | None = None,
 ) -> Markup:
     """Return one page of lines, the same for every reader but the own one. settings: of reference lines."""
