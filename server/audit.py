@@ -42,10 +42,9 @@ def record(
     reason: str = "",
     data: dict[str, Any] | None = None,
 ) -> AuditEvent:
-    """Add one event to the session, so that it is stored with the act or not at all.
+    """Add an event to the session, so that it is committed with the act. actor: None for automatic acts.
 
-    actor: None for what happens by itself. action: noun.past_participle, e.g. `submission.received`. about: what names
-    both subject and competition.
+    action: noun.past_participle, e.g. `submission.received`. about: what names both subject and competition.
     """
     if isinstance(about, Competition):
         competition, subject = about, about.slug

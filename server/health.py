@@ -58,7 +58,7 @@ async def healthz() -> Health:
 
 
 class Checks:
-    """The parts' last check. Each part is looked at by one thread, at most every second; a silent one delays nobody."""
+    """Cached health checks: one thread per service, at most once a second, so that a hanging one delays no request."""
 
     def __init__(self) -> None:
         self._looks: dict[str, _Look] = {}

@@ -211,7 +211,7 @@ def _check_name(name: str, *, reserved_allowed: bool) -> None:
 
 
 def clean_address(text: str) -> str:
-    """Return an e-mail address as it is compared: without what cannot be seen, in small letters."""
+    """Return a normalised e-mail address: no invisible characters, lower case."""
     return without_invisible(text).strip().lower()
 
 

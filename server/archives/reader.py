@@ -188,7 +188,7 @@ class ManifestArchive:
             yield str(row["id"])
 
     def people(self) -> Iterator[Row]:
-        """Yield who takes part, each as an id, a name and an age: an archive gives nobody a role or a password."""
+        """Yield id, name and age of each person: roles and passwords of an archive are ignored."""
         for row in self.rows(PEOPLE):
             yield {name: row[name] for name in ACCOUNT_COLUMNS}
 

@@ -19,7 +19,7 @@ def by_slug(session: Session, slug: str) -> Benchmark | None:
 
 
 def locked(session: Session, benchmark_id: str) -> Benchmark:
-    """Return the benchmark as it is now, its row locked until the transaction ends."""
+    """Return the benchmark, refreshed, its row locked until the transaction ends."""
     return session.get_one(Benchmark, benchmark_id, with_for_update=True, populate_existing=True)
 
 
@@ -35,7 +35,7 @@ def submitting(session: Session, at: datetime) -> Sequence[Benchmark]:
 
 
 def cell_competition(session: Session, key: str) -> Competition | None:
-    """Return the competition of the cell with this key, as it is now."""
+    """Return the competition of the cell with this key, refreshed."""
     statement = select(Competition).where(Competition.cell_key == key)
     return session.scalar(statement.execution_options(populate_existing=True))
 

@@ -50,7 +50,7 @@ def list_visible(session: Session, *, account: Account | None) -> list[Competiti
 
 
 def list_in_preparation(session: Session) -> list[Competition]:
-    """Return the competitions that are being prepared, whoever may know of them; cells of benchmarks are none."""
+    """Return all competitions in preparation, also invisible ones, without cells of benchmarks."""
     everything = readable(competition_repository.everything(session))
     return [c for c in everything if c.state == CompetitionState.PREPARING and c.cell_key is None]
 
@@ -249,7 +249,7 @@ def may_follow(session: Session, split: Split) -> bool:
 
 
 def open_now(session: Session, competition: Competition, *, actor: Account | None, reason: str = "") -> Competition:
-    """Open a ready competition by hand; if its hour has not come, it comes now. An open one stays as it is."""
+    """Open a ready competition now, also before its opening time. Does nothing to an open one."""
     competition = competition_repository.locked(session, competition.id)
     lifecycle.move(session, competition, CompetitionState.OPEN, actor=actor, reason=reason)
     at = now()
@@ -261,7 +261,7 @@ def open_now(session: Session, competition: Competition, *, actor: Account | Non
 
 
 def close_now(session: Session, competition: Competition, *, actor: Account | None, reason: str = "") -> Competition:
-    """Close an open competition by hand; if its end has not come, it comes now. One that has closed stays as it is."""
+    """Close an open competition now, also before its end. Does nothing to a closed one."""
     lifecycle.require_no_task(competition)
     competition = competition_repository.locked(session, competition.id)
     if competition.state in lifecycle.ENDED:

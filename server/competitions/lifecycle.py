@@ -20,7 +20,7 @@ from server.notifications import dispatch
 
 
 def delete_draft(session: Session, competition: Competition, *, actor: Account) -> None:
-    """Delete a draft: its slug is free, its file and its secrets are gone, nobody organises it. Raises Conflict."""
+    """Delete a draft with its file, secrets and organisers; its slug is free again. Raises Conflict."""
     require_no_task(competition)
     competition = competition_repository.locked(session, competition.id)
     if competition.state != CompetitionState.DRAFT:

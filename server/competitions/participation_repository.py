@@ -80,7 +80,7 @@ def link_by_hash(session: Session, token_hash: str) -> AdmissionLink | None:
 
 
 def locked_link(session: Session, link_id: str) -> AdmissionLink:
-    """Return the link as it is now, its row locked until the transaction ends: its uses are counted one by one."""
+    """Return the link, its row locked until the transaction ends, so that uses are counted correctly."""
     return session.get_one(AdmissionLink, link_id, with_for_update=True, populate_existing=True)
 
 

@@ -188,7 +188,7 @@ def fail(
 
 
 def needs_decision(session: Session, evaluation: Evaluation | None) -> bool:
-    """Return whether the organisers must say what becomes of a final: it failed, and no retry is left."""
+    """Return whether organisers must decide about a final: it failed, and no retry is left."""
     if evaluation is None or evaluation.state not in (EvaluationState.FAILED, EvaluationState.CANCELLED):
         return False
     if evaluation.state == EvaluationState.FAILED and evaluation.fault == Fault.HOST:
@@ -269,7 +269,7 @@ def _progress(
 
 
 def _shown_attempt(attempt: ShardAttempt, shard: Shard) -> AttemptEntry:
-    """Return an attempt as its team sees it: what an untrusted worker says of a failure is nobody's to know."""
+    """Return an attempt as its team sees it: without what an untrusted worker reported of a failure."""
     return AttemptEntry(
         first_run=shard.first_run,
         last_run=shard.first_run + shard.n_runs - 1,

@@ -100,7 +100,7 @@ def give_back(session: Session, shard: ClaimedShard, *, reason: str, runs_done: 
 
 
 def hand_over(session: Session, shard: ClaimedShard, *, runs_done: int) -> bool:
-    """Return the shard to the queue because its worker stops, which is nobody's fault."""
+    """Return the shard to the queue because its worker stops; not counted as a failed attempt."""
     return _requeue(
         session, shard, reason="the worker stops", runs_done=runs_done, failed_attempts=shard.failed_attempts
     )
@@ -182,7 +182,7 @@ SHARDS = _Shards()
 
 
 def take_from(session: Session, workers: Sequence[str], *, reason: str) -> int:
-    """Return to the queue what these workers hold, which counts as nobody's failure. Return how many shards."""
+    """Return the shards of these workers to the queue, not counted as failed. Return how many."""
     taken = 0
     for row in queue_repository.leased_by(session, workers):
         evaluation_repository.lock_evaluation(session, row.evaluation_id)

@@ -43,7 +43,7 @@ NEXT = "next in the queue"
 
 @dataclass(frozen=True)
 class Unserved:
-    """Shards of one split that wait for nobody. reason: why, and who could do them."""
+    """Shards of one split that no worker takes. reason: why, and which worker could."""
 
     split_id: str
     slug: str
@@ -89,7 +89,7 @@ def find_unserved(
 
 
 def tell_organisers(session: Session) -> int:
-    """Write to the organisers of what nobody could do for ten minutes, once a day. Return to those of how many."""
+    """Notify organisers, once a day, of work that no worker took for ten minutes. Return the number of competitions."""
     at, told = clock(session), set()
     for each in find_unserved(session, seen_within=MAIL_AFTER):
         competition = session.get_one(Competition, each.competition_id)

@@ -193,7 +193,7 @@ def revealed_scores(session: Session, submissions: Sequence[Submission]) -> dict
 
 
 def reveal(session: Session, competition: Competition, *, actor: Account | None, reason: str = "") -> Competition:
-    """Show the private board to everybody; a revealed one stays as it is. Raises Conflict unless it is provisional."""
+    """Publish the private board; does nothing to a published one. Raises Conflict unless it is provisional."""
     lifecycle.require_no_task(competition)
     competition = competition_repository.locked(session, competition.id)
     if lifecycle.is_revealed(competition):

@@ -64,7 +64,7 @@ def selected(session: Session, team_id: str, *, competition_id: str) -> Sequence
 
 
 def last_extension(session: Session, competition_id: str) -> datetime | None:
-    """Return until when the last team may submit that the organisers gave longer; None if there is none."""
+    """Return the latest extended deadline of a team; None if there is none."""
     counts = Team.disqualified_at.is_(None), Team.merged_into_id.is_(None)
     return session.scalar(select(func.max(Team.extended_until)).where(Team.competition_id == competition_id, *counts))
 

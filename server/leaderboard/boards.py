@@ -69,7 +69,7 @@ class Board:
 
     @cached_property
     def sought_names(self) -> list[str]:
-        """The team's name of each line, as it is searched."""
+        """The team's name of each line, normalised for searching."""
         return [row.entry.team.casefold() for row in self.rows]
 
     def worked_out(self) -> "Board":
@@ -169,7 +169,7 @@ def _combined_board(
 
 
 def published_board(session: Session, competition: Competition, visibility: Visibility, phase: str = "") -> Board:
-    """Return the board as everybody may see it, as it is now. Raises NotRevealed for a sealed one."""
+    """Return the board that everybody may see. Raises NotRevealed for a sealed one."""
     if visibility is Visibility.PRIVATE and not gate.may_see_private(competition, organiser=False):
         raise gate.sealed(competition)
     return _both_views(session, competition, visibility, phase)[1]

@@ -97,7 +97,7 @@ class _Below:
 
 
 def _contents(session: Session) -> set[str]:
-    """Return the contents that count: what was cancelled before it ran does not, and its code is nobody's business."""
+    """Return the contents to keep: all but those of submissions that were cancelled before they ran."""
     wanted = select(Submission.content_sha256).where(_WAS_RUN).distinct()
     return {content_key(sha256) for sha256 in session.scalars(wanted)}
 

@@ -104,7 +104,7 @@ def record(session: Session, computed: Mapping[int, ComputedMetric]) -> None:
 
 
 def lost(session: Session, *, lease_s: float) -> Sequence[str]:
-    """Return evaluations whose metrics nobody has computed or spoken of for so long that their message must be lost."""
+    """Return evaluations whose metrics have waited so long that their message must be lost."""
     rows = METRICS.due(session, now() - timedelta(seconds=lease_s), limit=MAX_ROWS)
     return list(dict.fromkeys(row.evaluation_id for row in rows))[:MAX_MESSAGES]
 

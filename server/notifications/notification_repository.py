@@ -12,7 +12,7 @@ from server.models.participation import Participant, ParticipantState, TermsAcce
 
 
 def lock_competition(session: Session, competition_id: str) -> None:
-    """Wait until nobody else adds a webhook to the competition; then nobody does until the transaction ends."""
+    """Lock the competition, so that webhooks are added one after the other."""
     session.execute(select(Competition.id).where(Competition.id == competition_id).with_for_update())
 
 

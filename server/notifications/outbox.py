@@ -34,7 +34,7 @@ def take(
     at: datetime,
     limit: int,
 ) -> list[Attempt]:
-    """Begin an attempt at up to `limit` due messages, which are nobody else's. read: what is sent, None: nobody."""
+    """Claim up to `limit` due messages for one attempt. read: what is sent, None if there is no recipient."""
     attempts = []
     with database.write() as session:
         for row in messages.due(session, at, limit=limit):

@@ -44,7 +44,7 @@ class Quota:
 
 
 def of(session: Session, team: Team | None, *, period: Period, at: datetime) -> Quota:
-    """Return the quota of `team`, or of one that has submitted nothing yet. Each phase is counted by itself."""
+    """Return the quota of `team`, or of one that has submitted nothing yet. Each phase is counted separately."""
     midnight, phase = start_of_day(at), period.name
     today = {"since": midnight, "before": midnight + DAY}
     used_today = team_repository.count_counted(session, team.id, phase=phase, **today) if team else 0

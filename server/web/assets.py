@@ -47,7 +47,7 @@ mimetypes.add_type("text/javascript", ".js")
 
 @dataclass(frozen=True)
 class Asset:
-    """One file, as it is served."""
+    """A static file."""
 
     path: str
     body: bytes
@@ -124,7 +124,7 @@ Disallow: /api/v1/
 
 @router.get("/robots.txt")
 async def robots() -> PlainTextResponse:
-    """Send what search engines are asked to leave alone: what is nobody's but its reader's."""
+    """Send robots.txt: personal pages are excluded."""
     return PlainTextResponse(ROBOTS, headers={"Cache-Control": "public, max-age=86400"})
 
 

@@ -180,7 +180,7 @@ def change(asked: OrganiserRequest, values: Mapping[str, Any], *, act: str = "sa
 
 
 def needed(reason: str) -> str:
-    """Return the reason. Raises InvalidInput if there is none."""
+    """Return the stripped reason. Raises InvalidInput if it is empty."""
     if not reason.strip():
         missing = Violation("reason", "is missing")
         raise InvalidInput("A reason is needed: it is recorded in the audit log", violations=(missing,))

@@ -29,7 +29,7 @@ TERM = re.compile(r"^- \*\*(?P<term>[^*]+)\*\*: (?P<meaning>.+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class HelpSection:
-    """A part of a page below one heading. text: as it is read, without marks."""
+    """A section of a page. text: plain, without markup."""
 
     page: str
     anchor: str

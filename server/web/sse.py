@@ -25,7 +25,7 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 @dataclass(frozen=True)
 class Frame:
-    """A part of a page as it is now. After the last one nothing will change."""
+    """The current state of a part of a page. is_last: no update follows."""
 
     html: str
     is_last: bool

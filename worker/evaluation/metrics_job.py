@@ -203,7 +203,7 @@ def _failed(error: Exception) -> ComputedMetric:
 
 
 def as_record(evaluation: MetricEvaluation) -> ComputedMetric:
-    """Return a computed metric as it is stored: numbers that JSON knows, without large arrays."""
+    """Return a computed metric in its stored form: JSON numbers, without large arrays."""
     result = evaluation.result
     if result is None:
         return ComputedMetric(metric_version=evaluation.metric.version, not_computed=evaluation.not_computed)

@@ -223,7 +223,7 @@ def is_notebook(entry_point: Mapping[str, Any]) -> bool:
 
 
 def is_program(entry_point: Mapping[str, Any]) -> bool:
-    """Return whether each run runs the notebook by itself."""
+    """Return whether each run executes the whole notebook."""
     return bool(entry_point.get("program"))
 
 

@@ -69,7 +69,7 @@ class Replayed:
 
 @dataclass
 class LocalLeases:
-    """Stands in for the leases of a worker: keeps what a shard gave, and tells nobody."""
+    """Replaces the leases of a worker: keeps a shard's result in memory."""
 
     result: bytes | None = None
     failure: ShardFailure | None = None

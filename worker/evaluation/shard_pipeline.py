@@ -161,7 +161,7 @@ class ShardJob(Job[None]):
 
 
 def _report_damage(context: RunningContext, shard: ClaimedShard) -> AbstractContextManager[None]:
-    """A remote worker has another's copy of the split: its server is told by the reason of what is given back."""
+    """Queue a check of a damaged split; a remote worker reports it as the reason for giving the shard back."""
     if isinstance(context, WorkerContext):
         return repair_if_damaged(context, shard.evaluation_id)
     return nullcontext()

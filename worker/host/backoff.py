@@ -29,7 +29,7 @@ class DevicePace:
         self._least_s = float("inf")
 
     def look(self) -> float:
-        """Compute, and return how many times as long as ever before it took: about 1 where nobody else is there."""
+        """Time a fixed computation. Return its duration relative to the fastest so far: about 1 on an idle host."""
         took_s = self._reference_s()
         self._least_s = min(self._least_s, took_s)
         return took_s / self._least_s
