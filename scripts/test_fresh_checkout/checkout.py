@@ -46,7 +46,7 @@ def make_environment(checkout: Path, *, python: str | None) -> None:
 
 
 def _copy_compiled_loops(checkout: Path) -> None:
-    """Copy what `make install` has compiled: else each process compiles it again, for half a minute."""
+    """Copy what `make install` has compiled: else the tests compile it again."""
     for file in (ROOT / "lethe").glob("**/__pycache__/*.nb[ci]"):
         copy = checkout / file.relative_to(ROOT)
         copy.parent.mkdir(exist_ok=True)
