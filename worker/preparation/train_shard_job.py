@@ -18,7 +18,8 @@ from server.competitions import model_shard_leases, preparation_turns
 from server.competitions.model_shard_leases import ShardWork
 from worker.context import WorkerContext
 from worker.jobs import Job, run_job
-from worker.preparation.prepare_split_job import open_split_exchange, present_turns, watched
+from worker.preparation.prepare_split_job import open_split_exchange, present_turns
+from worker.preparation.quotas import watched
 from worker.preparation.split_sync import SplitExchange
 from worker.source_networks import is_source_file
 
