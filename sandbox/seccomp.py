@@ -51,6 +51,8 @@ _FCNTLS = (0, 1, 2, 3, 4, 5, 36, 1030, 1032, 1033, 1034)
 _FCNTL_LOCKS = (6, 7, 37, 38)
 # MERGEABLE (with equal pages of other runs), COLD, PAGEOUT, COLLAPSE (of a file's shared pages)
 _SHARED_ADVICE = (12, 20, 21, 25)
+# FREE: makes pages inactive that runs share, which later ones read in numa_maps. Refused, allocators take DONTNEED.
+_LAZY_FREE = 8
 # REUSEADDR, SNDBUF, RCVBUF, KEEPALIVE, LINGER, PASSCRED, RCVLOWAT, RCVTIMEO, SNDTIMEO (these two with wide times too).
 # Not the options that hand the kernel a program.
 _SOCKET_OPTIONS = (2, 7, 8, 9, 13, 16, 18, 20, 21, 66, 67)
@@ -99,6 +101,7 @@ def _argument_rules(*, accelerator: bool) -> list[tuple[str, list[Instruction]]]
     refuse = _ERRNO | errno.EPERM
     ioctls = dict.fromkeys(_TERMINAL_IOCTLS, refuse) if accelerator else dict.fromkeys(_IOCTLS, _ALLOW)
     fcntls = {**dict.fromkeys(_FCNTLS, _ALLOW), **dict.fromkeys(_FCNTL_LOCKS, _PRETEND)}
+    advice = {**dict.fromkeys(_SHARED_ADVICE, _PRETEND), _LAZY_FREE: _ERRNO | errno.EINVAL}
     unix_only = _by_value(0, {_AF_UNIX: _ALLOW}, other=_ERRNO | errno.EAFNOSUPPORT)
     for_drivers = [("memfd_create", _unless_any_bit(1, _MFD_HUGETLB, refuse))] if accelerator else []
     flags_of = {"sendto": 3, "recvfrom": 3, "sendmsg": 2, "recvmsg": 2, "sendmmsg": 3, "recvmmsg": 3}
@@ -114,7 +117,7 @@ def _argument_rules(*, accelerator: bool) -> list[tuple[str, list[Instruction]]]
         *((call, _always(_PRETEND)) for call in ("fadvise64", "fsync", "fdatasync", "sync_file_range")),
         ("msync", _unless_any_bit(2, _MS_SYNC, _PRETEND)),
         ("mmap", _unless_any_bit(3, _MAP_HUGETLB, _ERRNO | errno.ENOMEM)),
-        ("madvise", _by_value(2, dict.fromkeys(_SHARED_ADVICE, _PRETEND), other=_ALLOW)),
+        ("madvise", _by_value(2, advice, other=_ALLOW)),
         ("setrlimit", _by_value(0, {_RLIMIT_CORE: refuse}, other=_ALLOW)),
         ("prlimit64", _unless_it_sets_the_core_limit(refuse)),
         ("setsockopt", _by_value(2, dict.fromkeys(_SOCKET_OPTIONS, _ALLOW), other=_ERRNO | errno.ENOPROTOOPT)),

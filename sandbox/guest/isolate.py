@@ -151,7 +151,7 @@ def limit_resources(policy: Mapping[str, Any], *, own_process_count: bool) -> No
         resource.RLIMIT_CPU: cpu_s,
         resource.RLIMIT_FSIZE: policy["file_size_mib"] * _MIB,
         resource.RLIMIT_NOFILE: policy["open_files"],
-        resource.RLIMIT_MEMLOCK: 64 * 1024,
+        resource.RLIMIT_MEMLOCK: 0,  # to lock pages that runs share makes them inactive, which later ones would read
         resource.RLIMIT_MSGQUEUE: 0,
         resource.RLIMIT_SIGPENDING: 1024,
     }
@@ -215,17 +215,22 @@ def mark_all_pages() -> None:
 
     A run reads these marks in its numa_maps and sets them by use: those that it could set would be a message to the
     next. A huge page takes the mark only where it is mapped as small ones, which a run can do. Here a fork does it, and
-    marks what both share. From Linux 5.14 on; before, nothing is marked.
+    marks what both share; its own are those that it writes to. From Linux 5.14 on; before, nothing is marked.
     """
     child = os.fork()
     if child == 0:
         try:
-            _mark_pages(_private_spans())
+            spans = _private_spans()
+            for begin, length in spans:
+                for address in range(-(-begin // HUGE_PAGE) * HUGE_PAGE, begin + length - HUGE_PAGE + 1, HUGE_PAGE):
+                    linux.split(address)
+            _mark_pages(spans)
             os._exit(0)
         finally:
             os._exit(1)
     if os.waitpid(child, 0)[1] != 0:
         raise OSError("the pages that runs share could not be marked")
+    _mark_pages(_private_spans())
 
 
 def _private_spans() -> list[tuple[int, int]]:
@@ -246,9 +251,6 @@ def _private_spans() -> list[tuple[int, int]]:
 
 
 def _mark_pages(spans: Sequence[tuple[int, int]]) -> None:
-    for begin, length in spans:
-        for address in range(-(-begin // HUGE_PAGE) * HUGE_PAGE, begin + length - HUGE_PAGE + 1, HUGE_PAGE):
-            linux.split(address)
     for _ in range(2):  # the first use makes a page a candidate
         for begin, length in spans:
             linux.touch(begin, length)
