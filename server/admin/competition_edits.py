@@ -28,6 +28,7 @@ from server.models.competition import Competition, CompetitionState, Split, Spli
 from server.models.evaluation import Announcement
 from server.notifications import dispatch, outbox
 from server.notifications.dispatch import Reached
+from server.submissions import submission_repository
 from server.teams import team_repository
 
 CHANGEABLE = (CompetitionState.DRAFT, CompetitionState.READY, CompetitionState.OPEN, CompetitionState.CLOSED)
@@ -48,6 +49,7 @@ class Change:
     too_large: dict[str, int] = field(default_factory=dict)
     too_many_finals: dict[str, int] = field(default_factory=dict)
     unfinished: int = 0  # submissions whose remaining runs get the new limits
+    drops_data: bool = False  # a split was made of other data than the file before names
 
     @property
     def changed(self) -> dict[str, tuple[Any, Any]]:
@@ -59,7 +61,7 @@ class Change:
     def trains_again(self) -> bool:
         """Whether no model that was trained by the file before serves the one after."""
         recipes = [[training_recipe(each) for each in file.evaluated] for file in (self.before, self.after)]
-        return recipes[0] != recipes[1]
+        return self.drops_data or recipes[0] != recipes[1]
 
 
 def may_change(competition: Competition) -> bool:
@@ -68,9 +70,14 @@ def may_change(competition: Competition) -> bool:
 
 
 def may_replace_file(competition: Competition, splits: list[Split]) -> bool:
-    """Return whether another file is taken: until the opening, but for a preparation that is at work."""
-    if competition.state in (CompetitionState.DRAFT, CompetitionState.READY):
+    """Return whether another file is taken: until the opening, but for a first preparation that is at work. Not of a
+    benchmark's cell."""
+    if competition.cell_key is not None:
+        return False
+    if competition.state == CompetitionState.DRAFT:
         return True
+    if competition.state == CompetitionState.READY:
+        return competition.opens_at > now()  # from then on it takes submissions, whoever moves it
     states = {split.state for split in splits}
     failed = SplitState.FAILED.value in states and not states & {SplitState.PREPARING.value, SplitState.PENDING.value}
     return competition.state == CompetitionState.PREPARING and failed
@@ -135,7 +142,7 @@ def _replace_file(
     if not may_replace_file(competition, splits):
         raise Conflict(f"{competition.slug} is {competition.state}; its file can no longer be replaced")
     text = plain_text(values["file"])
-    before = stored_file(competition)
+    before, drops_data = stored_file(competition), any(split.dataset for split in splits)
     file = _with_drawn_seed(read_file(text), text, before=before, source=competition.source)
     competitions.check_trust(file, actor)
     if file.slug != competition.slug:
@@ -146,6 +153,8 @@ def _replace_file(
     if competition.state != CompetitionState.DRAFT:
         why = reason or "the file was replaced"
         lifecycle.move(session, competition, CompetitionState.DRAFT, actor=actor, reason=why)
+    submission_repository.forget_baselines(session, competition.id)
+    competition_repository.forget_replacements(session, competition.id)
     if file.tasks or before.tasks:
         _replace_evaluated(session, competition, file)
     competition.title, competition.summary = file.title, file.summary
@@ -155,10 +164,10 @@ def _replace_file(
     for split in competition_repository.splits(session, competition.id):
         stalled_preparations.let_go(split)
         split.retraining_time_s = split.retraining_cpu_s = split.start_cpu_s = None
-        split.manifest_sha256 = split.n_forget = split.oracle = split.prepared_at = None
+        split.manifest_sha256 = split.n_forget = split.oracle = split.prepared_at = split.dataset = None
         competition_repository.forget_model_shards(session, split.id)
     audit.record(session, actor, "competition.rewritten", competition, reason=reason)
-    return Change(before, file)
+    return Change(before, file, drops_data=drops_data)
 
 
 def _with_drawn_seed(file: CompetitionFile, text: str, *, before: CompetitionFile, source: str) -> CompetitionFile:

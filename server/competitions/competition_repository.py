@@ -174,6 +174,12 @@ def forget(session: Session, competition_id: str) -> None:
     session.expire_all()
 
 
+def forget_replacements(session: Session, competition_id: str) -> None:
+    """Delete the versions of splits that are not the current ones, of every task."""
+    own = select(Competition.id).where(or_(Competition.id == competition_id, Competition.parent_id == competition_id))
+    session.execute(delete(Split).where(Split.competition_id.in_(own), ~Split.is_current))
+
+
 def forget_model_shards(session: Session, split_id: str) -> None:
     """Delete a split's shards: its preparation starts again, and reuses the models that are stored."""
     session.execute(delete(ModelShard).where(ModelShard.split_id == split_id))

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from sqlalchemy import Select, func, or_, select, tuple_
+from sqlalchemy import Select, delete, func, or_, select, tuple_
 from sqlalchemy.orm import Session, aliased, defer, joinedload
 
 from lethe.competition.visibility import Visibility
@@ -51,6 +51,16 @@ def baseline_messages(session: Session, competition_id: str) -> frozenset[str]:
     return frozenset(
         session.scalars(statement.where(Submission.competition_id == competition_id, Team.is_baseline.is_(True)))
     )
+
+
+def forget_baselines(session: Session, competition_id: str) -> None:
+    """Delete what a competition's reference lines have submitted, with scores and teams: they are submitted again."""
+    teams = select(Team.id).where(Team.competition_id == competition_id, Team.is_baseline.is_(True))
+    submissions = select(Submission.id).where(Submission.team_id.in_(teams))
+    session.execute(delete(Evaluation).where(Evaluation.submission_id.in_(submissions)))
+    session.execute(delete(Submission).where(Submission.team_id.in_(teams)))
+    session.execute(delete(Team).where(Team.id.in_(teams)))
+    session.expire_all()
 
 
 def by_id(session: Session, submission_id: str) -> Submission | None:

@@ -6,14 +6,19 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
+from lethe.competition.visibility import Visibility
 from server.competitions import competitions
 from server.db import now
 from server.models.account import AuditEvent, Role
-from server.models.competition import Competition, CompetitionState
+from server.models.competition import Competition, CompetitionState, Split, Team
+from server.models.evaluation import Evaluation, PublicScore
 from server.models.participation import CompetitionText
+from server.models.submission import Submission
+from server.submissions import baselines
 from tests.support.instance import Instance, competition_toml
 
 DIGITS = "/api/v1/competitions/digits"
+SOON = now() + timedelta(hours=12)
 LATER = (now() + timedelta(days=40)).replace(microsecond=0).isoformat()
 CHANGES: list[dict[str, Any]] = [
     {"title": "Other digits", "summary": "Fewer", "description": "*Six*"},
@@ -84,7 +89,7 @@ def test_draft_is_replaced_as_it_was_previewed(server: Instance) -> None:
 )
 def test_prepared_competition_takes_another_file_until_it_opens(server, old, new, trains):
     owner = server.account("olga", Role.ORGANISER)
-    competition = server.competition(organiser=owner, state=CompetitionState.READY)
+    competition = server.competition(organiser=owner, state=CompetitionState.READY, opens_at=SOON)
     olga, before = server.headers(owner), stored(server)
     text = competition_toml().replace(old, new)
     assert patched(server, olga, file=text, preview=True)["trains_again"] is trains
@@ -94,6 +99,55 @@ def test_prepared_competition_takes_another_file_until_it_opens(server, old, new
     with server.database.read() as session:
         splits = list(competitions.splits(session, session.get_one(Competition, competition.id)))
         assert {(split.state, split.oracle, split.manifest_sha256) for split in splits} == {("pending", None, None)}
+
+
+def test_file_stays_from_the_hour_of_the_opening_and_of_a_cell(server: Instance) -> None:
+    owner = server.account("olga", Role.ORGANISER)
+    hour_has_come = server.competition(organiser=owner, state=CompetitionState.READY)
+    body, olga = {"file": competition_toml()}, server.headers(owner)
+    assert server.client.patch(DIGITS, headers=olga, json=body).status_code == 409
+    with server.database.write() as session:
+        cell = session.get_one(Competition, hour_has_come.id)
+        cell.opens_at, cell.cell_key = SOON, "a"
+    assert server.client.patch(DIGITS, headers=olga, json=body).status_code == 409
+
+
+def test_reference_lines_are_submitted_again_after_another_file(both: Instance) -> None:
+    owner = both.account("olga", Role.ORGANISER)
+    lines = '[report]\nbaselines = ["finetune", "scrub"]\n'
+    both.competition(organiser=owner, state=CompetitionState.READY, opens_at=SOON, extra=lines)
+    assert baselines.submit_missing(both.database, both.storage, at=now()) == 2
+    with both.database.read() as session:
+        scored = session.scalars(select(Submission.id)).first()
+    both.score(str(scored), 0.5)
+    text, olga = competition_toml(extra=lines), both.headers(owner)
+    before = stored(both)
+    patched(both, olga, file=text, preview=True)
+    assert stored(both) == before
+    with both.database.read() as session:
+        assert session.scalar(select(func.count()).select_from(PublicScore)) == 1
+    patched(both, olga, file=text)
+    with both.database.write() as session:
+        rows = [session.scalar(select(func.count()).select_from(table)) for table in (Submission, Evaluation, Team)]
+        assert (rows, session.scalar(select(func.count()).select_from(PublicScore))) == ([0, 0, 0], 0)
+        session.scalars(select(Competition)).one().state = CompetitionState.READY.value
+    assert baselines.submit_missing(both.database, both.storage, at=now()) == 2
+
+
+def test_another_file_ends_other_versions_of_splits(server: Instance) -> None:
+    owner = server.account("olga", Role.ORGANISER)
+    competition = server.competition(organiser=owner, state=CompetitionState.READY, opens_at=SOON)
+    with server.database.write() as session:
+        public = competitions.get_split(session, session.get_one(Competition, competition.id), Visibility.PUBLIC)
+        public.dataset = {"name": "digits", "options": {"corrected": 1}}
+        session.add(Split(competition_id=competition.id, visibility="private", version=2, is_current=False))
+    assert patched(server, server.headers(owner), file=competition_toml())["trains_again"], "the corrected data is left"
+    with server.database.read() as session:
+        splits = session.scalars(select(Split)).all()
+        assert sorted((split.visibility, split.version, split.dataset) for split in splits) == [
+            ("private", 1, None),
+            ("public", 1, None),
+        ]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from server.models.competition import Competition, CompetitionState, Split, Spli
 from server.models.participation import Participant, TermsAcceptance
 from server.models.submission import Fault, Submission
 from server.notifications import notification_repository
+from server.submissions import baselines
 from tests.support.instance import GOOD_CODE, Instance, make_zip
 from tests.support.tasks import FACES, make_ready, open_tasks, part_ids, score_parts, tasks_toml
 
@@ -105,6 +106,18 @@ def test_another_file_has_other_tasks(server: Instance, organiser: dict[str, str
     assert len(changed.json()["splits"]) == 6
     assert server.client.delete(f"{API}/three", headers=organiser).status_code == 204
     assert server.client.post(API, headers=organiser, content=tasks_toml()).status_code == 201
+
+
+def test_prepared_tasks_with_reference_lines_take_another_file(both: Instance) -> None:
+    organiser = both.headers(both.account("olga", Role.ORGANISER))
+    text = tasks_toml(text=False, opens_at=now() + timedelta(hours=12)).replace(
+        "[tasks.network]", '[tasks.report]\nbaselines = ["finetune"]\n[tasks.network]'
+    )
+    both.client.post(API, headers=organiser, content=text)
+    make_ready(both, state=S.READY)
+    assert baselines.submit_missing(both.database, both.storage, at=now()) == 2
+    changed = both.client.patch(f"{API}/three", headers=organiser, json={"file": text})
+    assert (changed.status_code, changed.json()["state"]) == (200, S.DRAFT), changed.text
 
 
 @pytest.mark.parametrize(

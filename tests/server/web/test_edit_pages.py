@@ -84,7 +84,7 @@ def test_file_is_replaced_after_a_failed_preparation(server: Instance, visitor: 
 def test_prepared_file_is_replaced_with_a_word_on_its_models(server, visitor, draft, n_models, says):
     with server.database.write() as session:
         competition = session.scalars(select(Competition).where(Competition.slug == "second")).one()
-        competition.state = CompetitionState.READY.value
+        competition.state, competition.opens_at = CompetitionState.READY.value, now() + timedelta(hours=1)
     text = draft.replace("n_models = 4", f"n_models = {n_models}").replace("[limits]", "[limits]\nmemory_mib = 999")
     assert says in visitor.post(EDIT, {"text": text, "act": "preview"}).text
     visitor.post(EDIT, {"text": text, "act": "save"})
