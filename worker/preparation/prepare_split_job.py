@@ -105,8 +105,10 @@ def prepare(context: WorkerContext, split_id: str) -> bool:
 def measure_meanwhile(context: WorkerContext, work: SplitWork, exchange: SplitExchange) -> None:
     """Measure one retraining and make the starter kit of a public split while others train its models.
 
-    Whoever finishes the split finds what was measured, or measures it where this came to nothing.
+    Whoever finishes the split finds what was measured, or measures it where this came to nothing; and finds the kit, or
+    makes it where this has not, or the file has changed.
     """
+    folder = exchange.folder
 
     def is_wanted() -> bool:
         with context.database.read() as session:
@@ -114,13 +116,19 @@ def measure_meanwhile(context: WorkerContext, work: SplitWork, exchange: SplitEx
 
     if work.visibility != Visibility.PUBLIC or not work.is_current or work.retraining is not None or not is_wanted():
         return
-    folder = exchange.folder
+
+    def tell(*, kit_of: str) -> bool:
+        if not is_wanted():
+            return False
+        write_text(folder / MEASURED, json.dumps({"cost": asdict(cost), "kit_of": kit_of}))
+        exchange.push(lambda name: name == MEASURED)
+        return True
+
     try:
         cost = measure_retraining_cost(context.settings, folder, work.competition, read_timing(folder))
-        if is_wanted():
-            _store_kit(context, work, folder, retraining=cost)
-            write_text(folder / MEASURED, json.dumps(asdict(cost)))
-            exchange.push(lambda name: name == MEASURED)
+        # First the cost: whoever finishes while this makes the kit makes one with the same limits.
+        if tell(kit_of="") and _store_kit(context, work, folder, retraining=cost):
+            tell(kit_of=work.competition.model_dump_json())
     except (AppError, OSError, ValueError) as error:
         log.warning("retraining not measured", split=work.split_id, error=str(error))
 
@@ -203,8 +211,8 @@ class SplitJob(Job[_Made | list[ShardToMake]]):
             return split_leases.heartbeat(session, self.work, lease_s=lease_s, stage=progress.stage, progress=share)
 
 
-def _store_kit(context: WorkerContext, work: SplitWork, folder: Path, *, retraining: RetrainingCost) -> None:
-    """Make the starter kit, before the split counts as prepared: who may submit finds it. It may fail alone."""
+def _store_kit(context: WorkerContext, work: SplitWork, folder: Path, *, retraining: RetrainingCost) -> bool:
+    """Make the starter kit, before the split counts as prepared: who may submit finds it. It may fail alone: False."""
     try:
         with memory_given_back(torch.device(context.settings.worker_device)):
             store_kit(
@@ -217,6 +225,8 @@ def _store_kit(context: WorkerContext, work: SplitWork, folder: Path, *, retrain
             )
     except (AppError, OSError, ValueError) as error:
         log.warning("no starter kit", competition=work.competition.slug, error=str(error))
+        return False
+    return True
 
 
 def _sample_models(settings: Settings, split_dir: Path, competition: CompetitionFile) -> SampleModels:
@@ -267,7 +277,8 @@ def _prepare(context: WorkerContext, work: SplitWork, exchange: SplitExchange, t
     difference = data_difference(work.competition, visibility, folder) if was_prepared else ""
     cost, has_kit = work.retraining, False
     if cost is None and (folder / MEASURED).is_file():
-        cost, has_kit = RetrainingCost(**read_json(folder / MEASURED)), True
+        measured = read_json(folder / MEASURED)
+        cost, has_kit = RetrainingCost(**measured["cost"]), measured["kit_of"] == work.competition.model_dump_json()
     elif cost is None or work.measures_again:  # what was measured once for a competition stays
         tell(PreparationProgress("measuring one retraining in the sandbox", 0, 1))
         cost = measure_retraining_cost(context.settings, folder, work.competition, manifest.timing, before=cost)

@@ -46,7 +46,7 @@ from server.models.competition import (
 )
 from server.models.evaluation import Evaluation
 from server.models.submission import Submission
-from server.storage import Storage
+from server.storage import Storage, split_key
 from tests.lethe.conftest import competition
 from worker import tasks
 from worker.host import graceful_shutdown
@@ -208,6 +208,9 @@ def test_the_starter_kit_is_there_before_the_split_counts_as_prepared(database, 
         ("nothing", ["a measures", "a makes the kit"]),
         ("an error", ["a measures", "b measures", "b makes the kit"]),
         ("b, who finishes first", ["a measures", "b measures", "b makes the kit"]),
+        ("b, at the kit", ["a measures", "a makes the kit", "b makes the kit"]),
+        ("an error at the kit", ["a measures", "a makes the kit", "b makes the kit"]),
+        ("another limit", ["a measures", "a makes the kit", "b makes the kit"]),
     ],
 )
 def test_retraining_is_measured_once_while_others_train(database, host, tmp_path, monkeypatch, met, done):
@@ -221,22 +224,38 @@ def test_retraining_is_measured_once_while_others_train(database, host, tmp_path
 
     def measure(*_: Any, **__: Any) -> RetrainingCost:
         said.append(f"{at_work[0]} measures")
-        if at_work[0] == "a" and met != "nothing":
-            if met == "an error":
-                raise OSError("no space left on device")
+        if at_work[0] == "a" and met == "an error":
+            raise OSError("no space left on device")
+        if at_work[0] == "a" and met == "b, who finishes first":
             finish()
         return RetrainingCost(3.0, cpu_s=len(said), start_cpu_s=0.25, doubt="beside other work")
 
+    def kit(*_: Any, retraining: RetrainingCost, **__: Any) -> None:
+        said.append(f"{at_work[0]} makes the kit")
+        costs.append(retraining)
+        if at_work[0] == "a" and met == "an error at the kit":
+            raise OSError("no space left on device")
+        if at_work[0] == "a" and met == "b, at the kit":
+            finish()
+
+    costs: list[RetrainingCost] = []
     monkeypatch.setattr(prepare_split_job, "measure_retraining_cost", measure)
-    monkeypatch.setattr(prepare_split_job, "store_kit", lambda *_, **__: said.append(f"{at_work[0]} makes the kit"))
+    monkeypatch.setattr(prepare_split_job, "store_kit", kit)
     split_id = begin(database, competition())
     assert prepare_split_job.prepare(host("a", url=url), split_id)
+    if met == "another limit":
+        with database.write() as session:
+            row = session.scalars(select(Competition)).one()
+            row.config = {**row.config, "limits": {**row.config["limits"], "memory_mib": 999}}
     if at_work[0] == "a":
         finish()
     assert said == done
     split = get_split(database)
     assert split.retraining == RetrainingCost(3.0, cpu_s=done.count("b measures") + 1, start_cpu_s=0.25)
     assert (split.state, split.error) == (SplitState.READY, "beside other work")
+    assert {cost.cpu_s for cost in costs} == {split.retraining_cpu_s}, "every kit says the split's limit"
+    names = host("a", url=url).storage.keys(split_key(competition().slug, "public", 1))
+    assert not [name for name in names if "/work/" in name]
 
 
 def test_preparer_that_comes_back_changes_nothing(database, host, tmp_path, monkeypatch):
