@@ -178,8 +178,8 @@ def _of_classes(counts: Mapping[str, int]) -> dict[str, Any]:
     return {"class_weights": ClassWeights.of(counts), "class_counts": dict(counts)} if counts else {}
 
 
-def seed_everything(seed: int, *, device: str = "cpu") -> None:
-    """Seed Python, numpy (where it is loaded) and torch alike."""
+def seed_everything(seed: int, *, device: str = "") -> None:
+    """Seed Python, numpy (where it is loaded) and torch alike. device: the only one that is used; empty: any."""
     random.seed(seed)
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed % 2**32)

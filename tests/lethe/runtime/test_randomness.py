@@ -4,7 +4,9 @@ import json
 from functools import lru_cache
 
 import pytest
+import torch
 
+from lethe.runtime.entry import seed_everything
 from tests.support.forked_children import run_code
 
 # Each case is a fork, so that torch is imported once.
@@ -82,3 +84,14 @@ def test_mixed_seeds_draw_something_else_in_each_run() -> None:
 def test_pinned_generators_draw_the_same_whatever_was_drawn_before(mixes: int) -> None:
     assert draws(mixes, pin=True, seed=3) == draws(mixes, pin=True, seed=4)
     assert draws(mixes, pin=True) == draws(1 - mixes, pin=True)
+
+
+def test_accelerators_are_seeded_where_another_device_than_the_processor_may_be_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seeded: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
+    seed_everything(3)
+    seed_everything(4, device="cuda")
+    seed_everything(5, device="cpu")
+    assert (seeded, torch.initial_seed()) == ([3, 4], 5)
