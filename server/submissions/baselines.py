@@ -18,7 +18,7 @@ from server.competitions import competition_repository, competitions
 from server.competitions.stored_file import readable, stored_file
 from server.db import Database
 from server.models.account import Account
-from server.models.competition import Competition
+from server.models.competition import Competition, CompetitionState
 from server.storage import Storage
 from server.submissions import submission_repository
 from server.submissions.submissions import create_submission
@@ -66,6 +66,8 @@ def _stored(storage: Storage, baseline: Baseline, at: datetime) -> CheckedUpload
 def _submit(database: Database, competition_id: str, uploads: Sequence[CheckedUpload]) -> int:
     with database.write() as session:
         competition = competition_repository.locked_with_root(session, competition_id)
+        if competition.state not in (CompetitionState.READY, CompetitionState.OPEN):
+            return 0  # its file was replaced meanwhile, or it has closed
         organiser = session.get_one(Account, competition.created_by)
         known = submission_repository.baseline_messages(session, competition_id)
         new = [checked for checked in uploads if checked.upload.message not in known]

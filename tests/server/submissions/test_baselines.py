@@ -96,6 +96,19 @@ def test_two_sweeps_at_once_submit_each_baseline_once(server: Instance, monkeypa
     assert len(submissions(server)) == 2
 
 
+def test_competition_that_leaves_its_state_before_the_transaction_gets_none(server, monkeypatch):
+    competition, store = server.competition(extra=REPORT, state="ready"), baselines.store_content
+
+    def overtaken(*given: object) -> object:
+        with server.database.write() as session:
+            session.get_one(Competition, competition.id).state = "draft"
+        return store(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(baselines, "store_content", overtaken)
+    assert sweep(server) == 0
+    assert submissions(server) == []
+
+
 @pytest.mark.parametrize("state", ["draft", "preparing", "closed", "final"])
 def test_baselines_wait_for_ready_splits_and_end_with_it(server: Instance, state: str) -> None:
     server.competition(extra=REPORT, state=state)
