@@ -40,7 +40,7 @@ LOOK_EVERY_S = 1.0  # each look costs the server some milliseconds of the proces
 ENDS = ("scored", "failed", "cancelled")
 # Steps of the bar, each with the seconds that it took on two cores: it guesses by them until it has seen some.
 PREPARE, EVALUATE, BASELINES = "prepare the public split", "evaluate the submissions", "evaluate the baselines"
-STEP_S = {PREPARE: 70.0, EVALUATE: 135.0, BASELINES: 180.0}
+STEP_S = {PREPARE: 50.0, EVALUATE: 95.0, BASELINES: 180.0}
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ class Owner:
     """An organiser with an authenticator."""
 
     def __init__(self, server: Instance) -> None:
-        self.server = server
+        self.server, self.made_at = server, time.time()  # a step may begin within a test
         self.account = server.account("olga", Role.ORGANISER)
         self.headers = server.headers(self.account)
         with server.database.write() as session:
@@ -28,8 +28,8 @@ class Owner:
             self.recovery_codes = second_factor.switch_on(session, row, self.code(-1))
 
     def code(self, steps: int = 0) -> str:
-        """Return the code of now, or of some steps later."""
-        return self.totp.at(time.time() + 30 * steps)
+        """Return the code of the test's beginning, or of some steps later."""
+        return self.totp.at(self.made_at + 30 * steps)
 
     def log_in(self, **given: str) -> int:
         body = {"name": "olga", "password": PASSWORD, **given}
