@@ -40,17 +40,8 @@ def make_environment(checkout: Path, *, python: str | None) -> None:
     program = python and interpreter(python)
     if program in (None, sys.executable):
         link_environment(checkout / ".venv")
-        _copy_compiled_loops(checkout)
     else:
         subprocess.run(["make", "install", f"PYTHON={program}"], cwd=checkout, check=True)
-
-
-def _copy_compiled_loops(checkout: Path) -> None:
-    """Copy what `make install` has compiled: else the tests compile it again."""
-    for file in (ROOT / "lethe").glob("**/__pycache__/*.nb[ci]"):
-        copy = checkout / file.relative_to(ROOT)
-        copy.parent.mkdir(exist_ok=True)
-        shutil.copy2(file, copy)
 
 
 def link_environment(target: Path) -> None:
