@@ -70,8 +70,7 @@ def may_change(competition: Competition) -> bool:
 
 
 def may_replace_file(competition: Competition, splits: list[Split]) -> bool:
-    """Return whether another file is taken: until the opening, but for a first preparation that is at work. Not of a
-    benchmark's cell."""
+    """Return whether another file is taken: until the opening, but for a benchmark's cell and a preparation at work."""
     if competition.cell_key is not None:
         return False
     if competition.state == CompetitionState.DRAFT:
@@ -150,9 +149,8 @@ def _replace_file(
         raise InvalidInput("The slug of a competition cannot be changed", violations=(wrong,))
     for each in file.evaluated:
         datasets.check_usable(session, each, actor=actor)
-    if competition.state != CompetitionState.DRAFT:
-        why = reason or "the file was replaced"
-        lifecycle.move(session, competition, CompetitionState.DRAFT, actor=actor, reason=why)
+    why = reason or "the file was replaced"
+    lifecycle.move(session, competition, CompetitionState.DRAFT, actor=actor, reason=why)  # one stays a draft
     submission_repository.forget_baselines(session, competition.id)
     competition_repository.forget_replacements(session, competition.id)
     if file.tasks or before.tasks:
