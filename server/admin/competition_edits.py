@@ -139,7 +139,8 @@ def _replace_file(
     lifecycle.require_no_task(competition)
     splits = list(competition_repository.splits(session, competition.id))
     if not may_replace_file(competition, splits):
-        raise Conflict(f"{competition.slug} is {competition.state}; its file can no longer be replaced")
+        allowed = "that ends at its opening time, and waits for a preparation at work"
+        raise Conflict(f"{competition.slug} is {competition.state}; its file can no longer be replaced: {allowed}")
     text = plain_text(values["file"])
     before, drops_data = stored_file(competition), any(split.dataset for split in splits)
     file = _with_drawn_seed(read_file(text), text, before=before, source=competition.source)
@@ -150,7 +151,7 @@ def _replace_file(
     for each in file.evaluated:
         datasets.check_usable(session, each, actor=actor)
     why = reason or "the file was replaced"
-    lifecycle.move(session, competition, CompetitionState.DRAFT, actor=actor, reason=why)  # one stays a draft
+    lifecycle.move(session, competition, CompetitionState.DRAFT, actor=actor, reason=why)  # a draft stays one
     submission_repository.forget_baselines(session, competition.id)
     competition_repository.forget_replacements(session, competition.id)
     if file.tasks or before.tasks:
@@ -177,8 +178,7 @@ def _with_drawn_seed(file: CompetitionFile, text: str, *, before: CompetitionFil
 
 def _names_seed(text: str, file: CompetitionFile) -> bool:
     """Return whether the seed stands in the text, in any notation: one that was drawn is too long to be there."""
-    digits = text.lower().replace("_", "")
-    return any(f"{file.splits.seed:{notation}}" in digits for notation in "dxob")
+    return any(f"{file.splits.seed:{notation}}" in text.lower().replace("_", "") for notation in "dxob")
 
 
 def _replace_evaluated(session: Session, competition: Competition, file: CompetitionFile) -> None:

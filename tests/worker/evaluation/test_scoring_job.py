@@ -184,7 +184,7 @@ def test_comparison_that_fails_is_made_by_another_worker(
     with database.write() as session:
         evaluation = session.get_one(Evaluation, evaluation_id)
         assert evaluation.state == EvaluationState.SCORED.value
-        assert evaluation.scoring_until is not None  # not at once, and not never
+        assert evaluation.scoring_until is not None  # retried when the lease expires
         evaluation.scoring_until = clock(session)
         session.flush()
         later = clock(session) + timedelta(minutes=1)
