@@ -1,7 +1,6 @@
 """A tiny split, a stage folder and started sandboxes for the tests of the boundary."""
 
 import json
-import os
 import subprocess
 import sys
 import textwrap
@@ -121,9 +120,6 @@ def original(stage: Path) -> Iterator[MakeOriginal]:
     yield make
     for path in written:
         path.unlink(missing_ok=True)
-
-
-WHOLE_SUITE = bool(os.environ.get("LETHE_TEST_WHOLE_SUITE"))
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
-"""The attack suite as data: which files there are, what each must end in, and what of the host must stay as it was.
+"""The attack suite as data: which attacks there are, what each must end in, and what of the host must stay as it was.
 
-Whoever runs it brings a runner, `Callable[[Path], str]`: it takes an attack's file, runs it by whatever
-route is under test (the launcher, a worker), and returns "weights" or the error class.
+Each function of `hostile/` whose docstring says what it tries is one; its file with a call of it is a submission.
 """
 
 import errno
@@ -20,17 +19,17 @@ from functools import cache
 from pathlib import Path
 
 from sandbox.policy import RunPolicy
-from tests.sandbox.hostile_tables import write_attacks
 
 FOLDER = Path(__file__).parent / "hostile"
-FIRST_LINE = re.compile(r"# Tries to (?P<attempt>.+)\. Must end in: (?P<outcomes>[a-z|-]+)\n")
+PROMISE = re.compile(r'^def (\w+)\(.+\):\n    """Tries to (.+)\. Must end in: ([a-z|-]+)"""\n', re.MULTILINE)
 CANARY_SOCKET = b"\0lethe-canary"
 CANARY_PORT = 47113
-# One or more of each kind, for every further way of running them.
+# One or more of each kind and of each end, for every further way of running them.
 SAMPLE = (
-    *("calls_i386", "calls_mount", "files_canary", "files_change_sysctl", "frame_nan", "memory_bomb", "memory_shared"),
-    *("memory_many_processes", "network_abstract_socket", "proc_secrets", "processes_fork_bomb", "processes_daemon"),
-    *("disk_many_files", "log_flood", "runs_leave_state", "time_sleep"),
+    *("calls_i386", "calls_refused", "files_canary", "files_change", "files_read", "frame_huge_values", "frame_nan"),
+    *("frame_message_out", "frame_pickle", "harness_fake_success", "memory_bomb", "memory_shared"),
+    *("memory_many_processes", "network_sockets", "proc_secrets", "processes_fork_bomb", "processes_thread_bomb"),
+    *("processes_daemon", "disk_many_files", "log_flood", "runs_leave_state", "time_loop", "time_sleep"),
 )
 # Little of everything, so that each attack meets its limit soon.
 POLICY = replace(
@@ -54,32 +53,35 @@ _SYSCTLS = (
     "kernel/randomize_va_space",
 )
 
-Runner = Callable[[Path], str]
-
 
 @dataclass(frozen=True)
 class Attack:
-    """One hostile submission and the outcomes that its first line allows."""
+    """A function of a hostile file, and the outcomes that its docstring allows."""
 
-    path: Path
+    name: str
     attempt: str
     outcomes: frozenset[str]
+    submission: str  # the file's text, with the function as its entry point
 
 
 @cache
 def attacks() -> list[Attack]:
-    """Return every attack, in the order of its name. Raises ValueError for a file without its first line."""
-    written = Path(tempfile.mkdtemp(prefix="attacks-"))
-    write_attacks(written)
-    paths = [*FOLDER.glob("*.py"), *written.glob("*.py")]
-    return [_read(path) for path in sorted(paths, key=lambda path: path.stem)]
+    """Return every attack, in the order of its name."""
+    found = [
+        Attack(name, attempt, frozenset(outcomes.split("|")), text + _called(name))
+        for text in hostile_texts()
+        for name, attempt, outcomes in PROMISE.findall(text)
+    ]
+    return sorted(found, key=lambda attack: attack.name)
 
 
-def _read(path: Path) -> Attack:
-    found = FIRST_LINE.match(path.read_text(encoding="utf-8"))
-    if found is None:
-        raise ValueError(f"{path.name} must begin with '# Tries to ... . Must end in: ...'")
-    return Attack(path=path, attempt=found["attempt"], outcomes=frozenset(found["outcomes"].split("|")))
+def hostile_texts() -> list[str]:
+    return [path.read_text(encoding="utf-8") for path in FOLDER.glob("*.py")]
+
+
+def _called(name: str) -> str:
+    at_once = f"\n\n{name}()\n" if name.endswith("_in_import") else ""
+    return f"\n\ndef unlearning(*sets):\n    return {name}(*sets)\n{at_once}"
 
 
 @contextmanager

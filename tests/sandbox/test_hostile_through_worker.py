@@ -1,7 +1,7 @@
-"""Every attack the whole way that a participant's code goes: uploaded, queued, claimed, run by a real worker, recorded.
+"""Attacks the whole way that a participant's code goes: uploaded, queued, claimed, run by a real worker, recorded.
 
-What `test_hostile.py` shows for the launcher alone holds here for an instance with everything around it: a web server,
-a broker, a pool of two workers with warm sandboxes for the public sample and for the hidden data, the scorer.
+What `test_hostile.py` shows of every attack for the launcher alone holds here, with one of each end, for a whole
+instance: a web server, a broker, a pool of two workers with warm sandboxes, the scorer.
 """
 
 import os
@@ -10,22 +10,21 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lethe.client.api import LetheClient
 from server.models.evaluation import Evaluation, PublicScore, ShardAttempt
 from server.models.submission import ENDED, Submission
-from tests.end_to_end.conftest import Instance, open_competition, open_instance
-from tests.sandbox.hostile_suite import Attack, attacks, canaries, process_groups
+from tests.end_to_end.conftest import Instance, open_instance
+from tests.sandbox.conftest import GOOD
+from tests.sandbox.hostile_suite import SAMPLE, Attack, attacks, canaries, process_groups
 
 pytestmark = pytest.mark.slow
 
 ALL_WITHIN_S = 900.0  # a quiet machine takes a minute
 TOML = """
-slug = "{slug}"
+slug = "tiny"
 title = "Hostile"
 opens_at = {opens}
 closes_at = {closes}
@@ -53,7 +52,7 @@ fraction = 0.1
 wall_time_s = 600
 run_wall_time_s = 60
 run_wall_time_floor_s = 60
-run_cpu_time_s = {cpu_s}
+run_cpu_time_s = 2
 run_idle_time_s = 1
 memory_mib = 256
 processes = 24
@@ -61,17 +60,7 @@ scratch_mib = 16
 log_kib = 32
 submissions_per_day = 1000
 """
-GOOD = """
-import torch
-
-def unlearning(net, retain, forget, validation):
-    optimiser = torch.optim.SGD(net.parameters(), lr=0.05)
-    for batch in retain:
-        optimiser.zero_grad()
-        torch.nn.functional.cross_entropy(net(batch["image"]), batch["age_group"]).backward()
-        optimiser.step()
-"""
-ATTACKS = attacks()
+ATTACKS = [attack for attack in attacks() if attack.name in SAMPLE]
 
 
 @dataclass(frozen=True)
@@ -99,27 +88,27 @@ class Told:
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
     """Send everything at once, as a crowd would, between two good submissions."""
-    good = tmp_path_factory.mktemp("code") / "good.py"
-    good.write_text(GOOD, encoding="utf-8")
+    folder = tmp_path_factory.mktemp("code")
     moment = datetime.now(UTC).replace(microsecond=0)
     day = timedelta(days=1)
-    # A run over its processor time is tried again: attacks without an end get less of it.
-    tiny, brief = (
-        TOML.format(slug=slug, cpu_s=cpu_s, opens=(moment - day).isoformat(), closes=(moment + day).isoformat())
-        for slug, cpu_s in (("tiny", 4), ("brief", 1))
-    )
+    toml = TOML.format(opens=(moment - day).isoformat(), closes=(moment + day).isoformat())
     with canaries() as host_state, pytest.MonkeyPatch.context() as patch:
         patch.setenv("LETHE_UPLOADS_PER_10_MIN", "0")
-        home = tmp_path_factory.mktemp("lethe")
-        with open_instance(home, toml=tiny, worker_concurrency=2) as instance:
-            open_competition(instance, brief)
+        with open_instance(tmp_path_factory.mktemp("lethe"), toml=toml, worker_concurrency=2) as instance:
             client = instance.participant("stranger")
-            good_before = _sent(instance, client, {good: "tiny"})[good.stem]
+
+            def send(sources: dict[str, str]) -> dict[str, Ended]:
+                for name, source in sources.items():
+                    (folder / f"{name}.py").write_text(source, encoding="utf-8")
+                return _ended_all(
+                    instance, {client.submit("tiny", folder / f"{name}.py")["id"]: name for name in sources}
+                )
+
+            good_before = send({"good": GOOD})["good"]
             before = host_state()
-            slugs = {attack.path: "brief" if "time-limit" in attack.outcomes else "tiny" for attack in ATTACKS}
-            ended = _sent(instance, client, slugs)
+            ended = send({attack.name: attack.submission for attack in ATTACKS})
             after = host_state()
-            good_after = _sent(instance, client, {good: "tiny"})[good.stem]
+            good_after = send({"good": GOOD})["good"]
             left = [name for pid in instance.workers() for name in process_groups(pid)]
             yield Told(ended, good_before, good_after, before, after, left, _uids(instance))
 
@@ -132,9 +121,8 @@ def _uids(instance: Instance) -> dict[str, set[int]]:
     return dict(found)
 
 
-def _sent(instance: Instance, client: LetheClient, slugs: dict[Path, str]) -> dict[str, Ended]:
-    """Upload files to competitions and return how each ended. Raises TimeoutError naming those that have not."""
-    names = {client.submit(slug, path)["id"]: path.stem for path, slug in slugs.items()}
+def _ended_all(instance: Instance, names: dict[str, str]) -> dict[str, Ended]:
+    """Return how each submission ended, by its name. Raises TimeoutError naming those that have not."""
     deadline = time.monotonic() + ALL_WITHIN_S
     while True:
         with instance.database.read() as session:
@@ -158,9 +146,9 @@ def _ended(session: Any, submission: Submission) -> Ended:
     return Ended(outcome, submission.fault, result)
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.path.stem)
-def test_attack_is_recorded_as_its_first_line_says(attack: Attack, told: Told) -> None:
-    ended = told.ended[attack.path.stem]
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_attack_is_recorded_as_it_says(attack: Attack, told: Told) -> None:
+    ended = told.ended[attack.name]
     assert ended.outcome in attack.outcomes, attack.attempt
     assert ended.fault in (None, "participant")  # nobody gets a submission back by attacking
 

@@ -10,7 +10,6 @@ import sys
 
 import pytest
 
-from .conftest import WHOLE_SUITE
 from .hostile_suite import SAMPLE
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="not root: the whole suite runs unprivileged already")
@@ -36,11 +35,3 @@ def test_attacks_end_as_they_must_and_a_strict_worker_refuses() -> None:
     assert len([line for line in passed if files[0] in line]) >= len(SAMPLE)
     assert any("test_worker_claims_nothing_and_tells_organisers_why" in line for line in passed)
     assert "this user may make control groups" not in said
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not WHOLE_SUITE, reason="minutes: ask with LETHE_TEST_WHOLE_SUITE=1")
-def test_every_attack_ends_as_it_must_and_runs_are_isolated() -> None:
-    run_as_other_user(
-        "tests/sandbox/test_hostile.py", "tests/sandbox/test_isolation.py", "tests/sandbox/test_visibility.py"
-    )
