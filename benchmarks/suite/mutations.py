@@ -231,28 +231,35 @@ def draw(count: int, seed: int, rules: list[str]) -> list[Fault]:
     return [*named_faults(rules), *drawn][:count]
 
 
-def is_noticed(fault: Fault, copy: Path) -> bool:
-    """Return whether a test of the fault's rule fails with it."""
+def is_noticed(fault: Fault, copy: Path, noticing: set[str]) -> bool:
+    """Return whether a test of the fault's rule fails with it. noticing: as in `fails`."""
     path = copy / fault.module
     whole = path.read_text()
     lines = whole.split("\n")
     lines[fault.line - 1] = fault.after
     path.write_text("\n".join(lines))
     try:
-        return fails(fault.rule, copy)
+        return fails(fault.rule, copy, noticing)
     finally:
         path.write_text(whole)
 
 
-def fails(rule: str, copy: Path) -> bool:
-    """Return whether a test of the rule fails, never ends, or kills its process (a wrong index in compiled code)."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *RULES[rule].tests]
+def fails(rule: str, copy: Path, noticing: set[str]) -> bool:
+    """Return whether a test of the rule fails, never ends, or kills its process (a wrong index in compiled code).
+
+    noticing: tests that noticed an earlier fault, which run first; one that notices this fault is added.
+    """
+    last_failed = copy / ".pytest_cache" / "v" / "cache" / "lastfailed"
+    last_failed.parent.mkdir(parents=True, exist_ok=True)
+    last_failed.write_text(json.dumps(dict.fromkeys(noticing, True)))
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--failed-first", *RULES[rule].tests]
     try:
         ended = subprocess.run(command, cwd=copy, capture_output=True, timeout=MAX_S, check=False)
     except subprocess.TimeoutExpired:
         return True
     if ended.returncode > 2:
         raise RuntimeError(f"pytest ended with {ended.returncode}: {ended.stdout.decode()[-500:]}")
+    noticing.update(json.loads(last_failed.read_text()))
     return ended.returncode != 0
 
 
@@ -260,15 +267,16 @@ def main() -> None:
     given = options(__doc__, count=50, seed=1, rule=[*RULES])
     drawn = draw(given.count, given.seed, given.rule)
     missed: list[Fault] = []
+    noticing: dict[str, set[str]] = {rule: set() for rule in RULES}
     with tempfile.TemporaryDirectory(prefix="lethe-mutations-") as folder:
         copy = Path(folder) / "copy"
         subprocess.run(["git", "clone", "-q", "--shared", ROOT, copy], check=True)
         for rule in {fault.rule for fault in drawn}:
-            if fails(rule, copy):
+            if fails(rule, copy, noticing[rule]):
                 raise RuntimeError(f"the tests of {rule} fail without any fault")
         for fault in drawn:
             started = time.monotonic()
-            noticed = is_noticed(fault, copy)
+            noticed = is_noticed(fault, copy, noticing[fault.rule])
             missed += [] if noticed else [fault]
             said = "noticed" if noticed else "MISSED "
             took = f"{time.monotonic() - started:5.0f} s"
