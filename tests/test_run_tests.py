@@ -31,7 +31,7 @@ def test_alone_it_leaves_out_what_is_slow_and_says_how_to_run_that(tmp_path: Pat
 @pytest.mark.parametrize("words", [["tests"], ["--ignore=tests/lethe/metrics", "--ignore=tests/lethe/reports"]])
 def test_whole_it_leaves_out_nothing(words: list[str], tmp_path: Path) -> None:
     said = started(tmp_path, *words).stdout
-    assert said.startswith("Every test, in 3 processes: about ")
+    assert said.startswith("Every test, in 5 processes: about ")
     assert said.endswith("".join(f"<{word}>\n" for word in ["--no-loadscope-reorder", *words]))
 
 
