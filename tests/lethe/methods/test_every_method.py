@@ -1,19 +1,32 @@
-"""What holds of every method on every kind of network."""
+"""What holds of every method, those for images on every kind of network."""
 
 import ast
-import importlib
 import sys
 from functools import cache
 
 import pytest
 import torch
-from torch import nn
 
+from lethe.methods import cfw, eu_k
 from lethe.methods.catalogue import all_methods, method_ids, method_info, method_source
 from lethe.submission.package import load_package
 from tests.lethe.methods.tiny_data import NETWORKS, SMALL, changed, make_problem, run_method
 
 METHODS = method_ids()
+EVERY = [*METHODS, *method_ids("causal-lm")]
+TIMM = {  # networks whose code no method has seen, with the names of their first and last layers
+    "timm_vit": (
+        "timm.models.vision_transformer import VisionTransformer as Network",
+        "img_size=8, patch_size=4, embed_dim=12, depth=2, num_heads=3",
+        ("patch_embed.proj.", "head."),
+    ),
+    "timm_convnext": (
+        "timm.models.convnext import ConvNeXt as Network",
+        "depths=(1, 1, 1, 1), dims=(4, 4, 8, 8), output_stride=8",
+        ("stem.0.", "head.fc."),
+    ),
+}
+KINDS = ("mlp", "small_cnn", "resnet20", "all_cnn", *TIMM)
 PHASES = {"unlearning", "prepare", "erase0", "erase", "repair", "finish"}
 
 # What tests only look at; where a second run is the point, they call the functions themselves.
@@ -21,15 +34,21 @@ looked_at = cache(run_method)
 untouched_network = cache(lambda kind: make_problem(kind, sizes=SMALL, batch_size=8).net)
 
 
-def has_square_kernel(kind):
-    return kind != "mlp"
+@pytest.fixture(autouse=True)
+def _timm_networks(trusted_network_source, monkeypatch):
+    for kind, (imported, options, _) in TIMM.items():
+        made = f"Network(in_chans=input_shape[0], num_classes=n_classes, {options})"
+        source = f"from {imported}\ndef build(input_shape, n_classes):\n    return {made}\n"
+        monkeypatch.setitem(NETWORKS, kind, {"name": "module", "options": {"source": source}})
 
 
-@pytest.mark.parametrize("kind", [kind for kind in NETWORKS if kind != "resnet18"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method_id", METHODS)
 def test_method_leaves_a_network_of_the_same_form(method_id, kind):
-    if method_id == "ct" and not has_square_kernel(kind):
-        pytest.skip("refused; see test_winners")
+    if kind in TIMM:
+        pytest.importorskip("timm", reason="timm is not installed: it comes with the extra `networks`")
+    if method_id == "ct" and kind == "mlp":
+        pytest.skip("refused; see test_method_without_a_convolution_refuses_or_runs")
     problem = looked_at(method_id, kind)
     state = problem.net.state_dict()
     form = {name: (tensor.shape, tensor.dtype) for name, tensor in state.items()}
@@ -68,30 +87,27 @@ def test_method_changes_weights(method_id):
     assert changed(looked_at(method_id, "small_cnn"))  # ssd has its own test, with a threshold that the data reach
 
 
-@pytest.mark.parametrize("method_id", ["ct", "eu_k"])
-def test_method_runs_on_a_torchvision_resnet18(method_id, monkeypatch):
-    module = importlib.import_module(f"lethe.methods.{method_id}")
-    if hasattr(module, "EPOCHS"):
-        monkeypatch.setattr(module, "EPOCHS", 1)
-        monkeypatch.setattr(module, "REPAIR_EPOCHS", 1, raising=False)
-    assert changed(run_method(method_id, "resnet18"))
+@pytest.mark.parametrize("kind", TIMM)
+def test_first_and_last_layer_of_a_timm_network_are_found(kind, monkeypatch):
+    pytest.importorskip("timm", reason="timm is not installed: it comes with the extra `networks`")
+    first, last = TIMM[kind][2]
+    monkeypatch.setattr(eu_k, "K", 1)
+    assert changed(run_method("eu_k", kind)) == {f"{last}weight", f"{last}bias"}
+    problem = make_problem(kind)
+    cfw.add_noise(problem.net, 0.5)
+    assert changed(problem) == {f"{first}weight"}
 
 
-@pytest.mark.parametrize("method_id", METHODS)
-def test_method_is_a_submission_of_dict_samples(method_id):
-    package = load_package(method_source(method_id).encode(), f"{method_id}.py")
-    assert (package.entry_point.function, package.entry_point.style) == ("unlearning", "dict")
-
-
-@pytest.mark.parametrize("method_id", METHODS)
-def test_method_imports_torch_and_the_standard_library_only(method_id):
-    imported = set()
-    for node in ast.walk(ast.parse(method_source(method_id))):
-        if isinstance(node, ast.Import):
-            imported |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            imported.add(node.module.partition(".")[0])
-    assert imported - set(sys.stdlib_module_names) <= {"torch"}
+@pytest.mark.parametrize("method_id", EVERY)
+def test_method_is_a_submission_that_imports_torch_and_the_standard_library_only(method_id):
+    source = method_source(method_id)
+    if method_id in METHODS:
+        entry_point = load_package(source.encode(), f"{method_id}.py").entry_point
+        assert (entry_point.function, entry_point.style) == ("unlearning", "dict")
+    nodes = list(ast.walk(ast.parse(source)))
+    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in imported} <= {"torch", *sys.stdlib_module_names}
 
 
 OWN = {"add_noise", "sgd", "train_tail", "unlearning"}
@@ -106,7 +122,7 @@ def test_functions_of_one_name_are_the_same_in_all_files():
     assert {name: list(texts.values()) for name, texts in found.items() if len(texts) > 1} == {}
 
 
-@pytest.mark.parametrize("method_id", METHODS)
+@pytest.mark.parametrize("method_id", EVERY)
 def test_default_lies_in_the_search_range(method_id):
     for constant in method_info(method_id).constants:
         if constant.range is None:
@@ -133,13 +149,3 @@ def test_method_without_a_convolution_refuses_or_runs():
         except ValueError:
             refusing.append(method_id)
     assert refusing == [info.id for info in all_methods() if "convolutions" in info.needs]
-
-
-def test_network_may_end_in_a_convolution():
-    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    for method_id in METHODS:
-        problem = make_problem("small_cnn", sizes=SMALL, batch_size=8)
-        module = importlib.import_module(f"lethe.methods.{method_id}")
-        torch.manual_seed(0)
-        module.unlearning(net, *problem.data)
-        assert all(parameter.isfinite().all() for parameter in net.parameters()), method_id

@@ -1,7 +1,7 @@
 """Tiny data and networks for the methods: four classes of 8x8 pictures, each a pattern with noise."""
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -25,8 +25,6 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "all_cnn": {"name": "all_cnn", "options": {"width": 4}},
     "vit": {"name": "vit", "options": {"width": 12, "depth": 2, "heads": 3}},
 }
-
-Loss = Callable[[nn.Module, "ShuffledLoader"], float]
 
 
 @dataclass(frozen=True)
@@ -112,20 +110,6 @@ def outputs(net: nn.Module, loader: ShuffledLoader) -> tuple[Tensor, Tensor]:
     net.eval()
     dataset: InMemoryDataset = loader.dataset
     return net(dataset.inputs(slice(None))), dataset.stored.labels
-
-
-def mean_loss(net: nn.Module, loader: ShuffledLoader) -> float:
-    return float(functional.cross_entropy(*outputs(net, loader)))
-
-
-def accuracy(net: nn.Module, loader: ShuffledLoader) -> float:
-    logits, labels = outputs(net, loader)
-    return float((logits.argmax(1) == labels).float().mean())
-
-
-def mean_entropy(net: nn.Module, loader: ShuffledLoader) -> float:
-    logits, _ = outputs(net, loader)
-    return float(-(logits.softmax(1) * logits.log_softmax(1)).sum(1).mean())
 
 
 def changed(problem: Problem) -> set[str]:

@@ -4,26 +4,30 @@ The trainers are written out here from locuslab/open-unlearning (src/trainer/uti
 grad_diff.py and rmu.py at 7fa0b55, npo.py and simnpo.py at 56b662e, dpo.py at afcd6b6, undial.py at 5a7dfb4, wga.py and
 satimp.py at 0ad76a2, ceu.py at 2231e31, pdu.py at 17e8e73), with the loop of the Trainer of transformers: AdamW that
 spares vectors from decay, a linear schedule with one epoch of warm-up, and the gradient of all weights clipped to 1. A
-task vector is the way of fine-tuning, subtracted (Ilharco et al.). AltPO is DPO with other answers.
+task vector is the way of fine-tuning, subtracted (Ilharco et al.). AltPO is DPO with other answers. With unusual
+constants, a term or a constant that is left out changes the weights.
 """
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lethe.methods.catalogue import method_ids
-from lethe.methods.rendering import render
+from lethe.methods.catalogue import method_ids, method_info
+from lethe.methods.rendering import render, with_preset
 from lethe.training.answer_training import add_lora, merge_lora
 
 Batch = dict[str, Tensor]
 VOCABULARY, LENGTH, N_BATCHES, EPOCHS, LR, DECAY = 120, 7, 3, 2, 1e-3, 0.01
 RMU_BLOCK = 2  # of four; 7 of 16 or more there
+UNUSUAL = {"ALPHA": 0.7, "BETA": 0.6, "GAMMA": 0.3, "DELTA": 0.2, "STEERING": 3.0, "SCALE": 1.5, "DEPTH": 0.5}
+UNUSUAL |= {"BETA1": 1.4, "BETA2": 0.8, "SPARED": 2, "BOUND": 0.4, "DUAL_STEP": 2.0, "WARM_UP": 1}
+PUBLISHED = {"kl_min": {}, "pdu": {"WARM_UP": 1}, "rmu": {"BLOCK": RMU_BLOCK + 1}, "undial": {}}
 
 
 class Block(nn.Module):
@@ -55,38 +59,30 @@ class Language(nn.Module):
 
 
 @pytest.fixture(autouse=True)
-def double() -> Iterator[None]:
-    with in_double():
-        yield
-
-
-@contextmanager
-def in_double() -> Iterator[None]:
+def _in_double() -> Iterator[None]:
     kind = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(kind)
+    yield
+    torch.set_default_dtype(kind)
 
 
-def batch(seed: int) -> Batch:
-    """Return three sequences with questions and padding that are not labelled."""
+def batch(seed: int, n: int = 3) -> Batch:
+    """Return sequences with questions and padding that are not labelled."""
     generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(2, VOCABULARY, (3, LENGTH), generator=generator)
+    ids = torch.randint(2, VOCABULARY, (n, LENGTH), generator=generator)
     mask, labels = torch.ones_like(ids), ids.clone()
-    for row, n_padding in enumerate((0, 2, 1)):
+    for row, n_padding in enumerate((0, 2, 1, 0)[:n]):
         labels[row, : 1 + row] = -100
         if n_padding:
             mask[row, -n_padding:], ids[row, -n_padding:], labels[row, -n_padding:] = 0, 1, -100
     return {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
 
-def sets() -> tuple[list[Batch], list[Batch]]:
+def sets(n_retain: int = 3) -> tuple[list[Batch], list[Batch]]:
     forget = [batch(seed) for seed in range(N_BATCHES)]
     for seed, each in enumerate(forget):
         each |= {f"idk_{name}": tensor for name, tensor in batch(50 + seed).items()}
-    return forget, [batch(100 + seed) for seed in range(N_BATCHES)]
+    return forget, [batch(100 + seed, n_retain) for seed in range(N_BATCHES)]
 
 
 def logits(net: nn.Module, given: Batch) -> Tensor:
@@ -116,14 +112,15 @@ def dpo_loss(net: nn.Module, reference: nn.Module, win: Batch | None, lose: Batc
     return -2 / beta * functional.logsigmoid(beta * (ratios[0] - ratios[1])).mean()
 
 
-def kl_loss(net: nn.Module, reference: nn.Module, given: Batch) -> Tensor:
+def kl_loss(net: nn.Module, reference: nn.Module, given: Batch, *, padding: bool) -> Tensor:
+    counted = torch.ones_like(given["labels"]).bool() if padding else given["attention_mask"].bool()
     with torch.no_grad():
-        target = functional.log_softmax(logits(reference, given), dim=-1).view(-1, VOCABULARY)
-    own = functional.log_softmax(logits(net, given), dim=-1).view(-1, VOCABULARY)
+        target = functional.log_softmax(logits(reference, given)[counted], dim=-1)
+    own = functional.log_softmax(logits(net, given)[counted], dim=-1)
     return functional.kl_div(own, target, reduction="batchmean", log_target=True)
 
 
-def undial_loss(net: nn.Module, reference: nn.Module, given: Batch, beta: float) -> Tensor:
+def undial_loss(net: nn.Module, reference: nn.Module, given: Batch, beta: float, *, padding: bool) -> Tensor:
     with torch.no_grad():
         teacher = logits(reference, given)[..., :-1, :]
     mask = torch.zeros_like(teacher)
@@ -131,7 +128,8 @@ def undial_loss(net: nn.Module, reference: nn.Module, given: Batch, beta: float)
     mask[rows, places, given["labels"][..., 1:].unsqueeze(-1)] = 1.0
     soft = functional.softmax(teacher - mask * beta, dim=-1).view(-1, VOCABULARY)
     own = logits(net, given)[..., :-1, :].reshape(-1, VOCABULARY)
-    return nn.CrossEntropyLoss(reduction="none")(own, soft).mean()
+    losses = nn.CrossEntropyLoss(reduction="none")(own, soft)
+    return (losses if padding else losses[given["labels"][..., 1:].reshape(-1) != -100]).mean()
 
 
 def token_losses(net: nn.Module, given: Batch) -> tuple[Tensor, Tensor]:
@@ -155,9 +153,8 @@ def satimp_loss(net: nn.Module, given: Batch, beta1: float, beta2: float) -> Ten
     return -((weight_sat * weight_imp) * lm_loss)[counted].mean()
 
 
-def ceu_loss(net: nn.Module, given: Batch) -> Tensor:
-    valid = given["labels"] != -100
-    update = (valid.cumsum(dim=-1) <= 1) & valid
+def ceu_loss(net: nn.Module, given: Batch, spared: int) -> Tensor:
+    update = (given["labels"] != -100).cumsum(dim=-1) <= spared
     shifted = given["labels"].masked_fill(update, -100)[..., 1:]
     own, labels = logits(net, given)[..., :-1, :][shifted != -100], shifted[shifted != -100]
     target = own.detach().clone()
@@ -168,16 +165,17 @@ def ceu_loss(net: nn.Module, given: Batch) -> Tensor:
 class PrimalDual:
     """PDU's loss; its weight of the retain loss changes with every step from the end of the first epoch on."""
 
-    def __init__(self, net: nn.Module) -> None:
-        self.net, self.preference, self.step = net, 100.0, 0
+    def __init__(self, net: nn.Module, constants: dict[str, float]) -> None:
+        self.net, self.constants, self.preference, self.step = net, constants, constants["ALPHA"], 0
 
     def __call__(self, forget: Batch, retain: Batch) -> Tensor:
-        found = logits(self.net, forget).reshape(-1, VOCABULARY)
-        forget_loss = ((found.max(dim=-1)[0] - found.mean(dim=-1)) ** 2).mean()
-        retain_loss = model_loss(self.net, retain) - 0.3
-        loss = 1.0 * forget_loss + self.preference * retain_loss
+        found = logits(self.net, forget)
+        counted = found if self.constants["PADDING"] else found[:, :-1][forget["labels"][:, 1:] != -100]
+        forget_loss = ((counted.max(dim=-1)[0] - counted.mean(dim=-1)) ** 2).mean()
+        retain_loss = model_loss(self.net, retain) - self.constants["BOUND"]
+        loss = self.constants["GAMMA"] * forget_loss + self.preference * retain_loss
         if self.step >= N_BATCHES:
-            self.preference = max(0, self.preference + 5.0 * retain_loss.item())
+            self.preference = max(0, self.preference + self.constants["DUAL_STEP"] * retain_loss.item())
         self.step += 1
         return loss
 
@@ -189,18 +187,19 @@ def states_after(net: Language, place: int, given: Batch) -> Tensor:
     return states
 
 
-def activation_loss(one: Tensor, other: Tensor, mask: Tensor) -> Tensor:
+def activation_loss(one: Tensor, other: Tensor, mask: Tensor, *, paired: bool) -> Tensor:
     squared = functional.mse_loss(one, other, reduction="none") * mask.unsqueeze(-1)
-    return (squared.mean(dim=2).sum(dim=1) / mask.sum(dim=-1, keepdim=True)).mean()
+    return (squared.mean(dim=2).sum(dim=1) / mask.sum(dim=-1, keepdim=not paired)).mean()
 
 
-def rmu_loss(net: Language, reference: Language, forget: Batch, retain: Batch, control: Tensor) -> Tensor:
+def rmu_loss(net: Language, reference: Language, forget: Batch, retain: Batch, control: Tensor, c: Any) -> Tensor:
     turned = states_after(net, RMU_BLOCK, forget)
     kept = states_after(net, RMU_BLOCK, retain)
     with torch.no_grad():
         before = states_after(reference, RMU_BLOCK, retain)
-    forget_loss = activation_loss(turned, control.expand_as(turned), forget["labels"] != -100)
-    return forget_loss + 1.0 * activation_loss(kept, before, retain["labels"] != -100)
+    pairs = ((turned, control.expand_as(turned), forget), (kept, before, retain))
+    distances = [activation_loss(a, b, given["labels"] != -100, paired=c["PAIRED"]) for a, b, given in pairs]
+    return distances[0] + c["ALPHA"] * distances[1]
 
 
 def train(
@@ -245,64 +244,73 @@ def refused(given: Batch) -> Batch:
     return {name.removeprefix("idk_"): value for name, value in given.items() if name.startswith("idk_")}
 
 
-def published(method: str, net: Language) -> None:
-    """Do what the trainer of a method does, with open-unlearning's constants."""
+def published(method: str, net: Language, c: dict[str, Any]) -> None:
+    """Do what the trainer of a method does, with these constants."""
     reference = copy.deepcopy(net).eval()
     net.train()
+
+    def kept(retain: Batch) -> Tensor:
+        return c["ALPHA"] * model_loss(net, retain)
+
+    def per_token(forget: Batch) -> Tensor:
+        return batch_nll(net, forget) / (forget["labels"] != -100).sum(-1)
+
     losses: dict[str, Callable[[Batch, Batch], Tensor]] = {
         "ga": lambda f, r: -model_loss(net, f),
-        "graddiff": lambda f, r: 1.0 * -model_loss(net, f) + 1.0 * model_loss(net, r),
-        "kl_min": lambda f, r: 1.0 * -model_loss(net, f) + 1.0 * kl_loss(net, reference, r),
-        "npo": lambda f, r: dpo_loss(net, reference, None, f, 0.1) + 1.0 * model_loss(net, r),
-        "dpo": lambda f, r: dpo_loss(net, reference, refused(f), f, 0.1) + 1.0 * model_loss(net, r),
+        "graddiff": lambda f, r: kept(r) - model_loss(net, f),
+        "idk": lambda f, r: model_loss(net, {name: torch.cat([value, r[name]]) for name, value in refused(f).items()}),
+        "kl_min": lambda f, r: c["ALPHA"] * kl_loss(net, reference, r, padding=c["PADDING"]) - model_loss(net, f),
+        "npo": lambda f, r: dpo_loss(net, reference, None, f, c["BETA"]) + kept(r),
+        "dpo": lambda f, r: dpo_loss(net, reference, refused(f), f, c["BETA"]) + kept(r),
         "simnpo": lambda f, r: (
-            0.125 * -functional.logsigmoid(4.5 * (batch_nll(net, f) / (f["labels"] != -100).sum(-1))).mean() * 2 / 4.5
-            + 1.0 * model_loss(net, r)
+            -functional.logsigmoid(c["BETA"] * (per_token(f) - c["DELTA"])).mean() * 2 / c["BETA"] * c["GAMMA"]
+            + kept(r)
         ),
-        "undial": lambda f, r: 1.0 * undial_loss(net, reference, f, 10.0) + 0.0 * model_loss(net, r),
-        "altpo": lambda f, r: dpo_loss(net, reference, refused(f), f, 0.1) + 1.0 * model_loss(net, r),
-        "wga": lambda f, r: 1.0 * wga_loss(net, f, 1.0) + 1.0 * model_loss(net, r),
-        "satimp": lambda f, r: 0.1 * satimp_loss(net, f, 5.0, 1.0) + 1.0 * model_loss(net, r),
-        "ceu": lambda f, r: ceu_loss(net, f),
-        "pdu": PrimalDual(net),
+        "undial": lambda f, r: undial_loss(net, reference, f, c["BETA"], padding=c["PADDING"]) + kept(r),
+        "altpo": lambda f, r: dpo_loss(net, reference, refused(f), f, c["BETA"]) + kept(r),
+        "wga": lambda f, r: c["GAMMA"] * wga_loss(net, f, c["BETA"]) + kept(r),
+        "satimp": lambda f, r: c["GAMMA"] * satimp_loss(net, f, c["BETA1"], c["BETA2"]) + kept(r),
+        "ceu": lambda f, r: ceu_loss(net, f, c["SPARED"]),
     }
     if method == "rmu":
-        random = torch.rand(1, 1, 12)
-        control = random / torch.norm(random) * 2
-        train(net, lambda f, r: rmu_loss(net, reference, f, r, control))
+        random = torch.rand(12)
+        control = random / random.norm() * c["STEERING"]
+        trained = None if c["WHOLE"] else [block.down.weight for block in net.blocks[: RMU_BLOCK + 1]]
+        train(net, lambda f, r: rmu_loss(net, reference, f, r, control, c), trained)
     elif method == "task_vector":
         tuned = copy.deepcopy(net)
         train(tuned, lambda f, r: model_loss(tuned, f))
         with torch.no_grad():
             for own, other in zip(net.parameters(), tuned.parameters(), strict=True):
-                own.sub_(other - own)
+                own.sub_(c["SCALE"] * (other - own))
     else:
-        train(net, losses[method])
+        train(net, PrimalDual(net, c) if method == "pdu" else losses[method])
 
 
-@pytest.mark.parametrize("method", sorted({*method_ids("causal-lm")} - {"idk"}))
-def test_method_takes_the_published_steps(method: str) -> None:
+@pytest.mark.parametrize("unusual", [False, True])
+@pytest.mark.parametrize("method", method_ids("causal-lm"))
+def test_method_takes_the_published_steps(method: str, unusual: bool) -> None:
     torch.manual_seed(0)
     original = Language()
     expected, own = copy.deepcopy(original), copy.deepcopy(original)
+    constants: dict[str, Any] = {constant.name: constant.value for constant in method_info(method).constants}
+    settings: dict[str, Any] = {"LR": LR, "EPOCHS": EPOCHS}
+    if unusual:
+        settings |= {name: value for name, value in UNUSUAL.items() if name in constants}
+    elif method in PUBLISHED:
+        settings |= {"preset": "open-unlearning", **PUBLISHED[method]}
     torch.manual_seed(1)
-    published(method, expected)
-    settings: dict[str, str | float] = {"LR": LR, "EPOCHS": EPOCHS}
-    if method in {"kl_min", "pdu", "rmu", "undial"}:
-        settings["preset"] = "open-unlearning"
-    settings |= {"pdu": {"WARM_UP": 1}, "rmu": {"BLOCK": RMU_BLOCK + 1}}.get(method, {})
+    published(method, expected, constants | with_preset(method, settings))
     module = ModuleType(method)
     exec(compile(render(method, settings), method, "exec"), module.__dict__)
     if method == "altpo":  # which answers are drawn is a matter of its own test
         module.__dict__["alternatives"] = lambda net, given: refused(given)
     torch.manual_seed(1)
-    forget, retain = sets()
+    forget, retain = sets(n_retain=4)  # as many are taken as the forget batch has
     module.unlearning(own, retain, forget, None)
-    pairs = zip(original.parameters(), expected.parameters(), strict=True)
-    moved = max(float((before - after).detach().abs().max()) for before, after in pairs)
-    assert moved > LR / 2
-    for (name, mine), theirs in zip(own.named_parameters(), expected.parameters(), strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}")
+    before, after = (nn.utils.parameters_to_vector(net.parameters()).detach() for net in (original, expected))
+    assert (before - after).abs().max() > LR / 2
+    torch.testing.assert_close(own.state_dict(), expected.state_dict(), rtol=0, atol=1e-9)
 
 
 def own_graddiff(net: Language, **settings: float) -> None:
@@ -318,8 +326,7 @@ def test_a_step_has_the_mean_gradient_of_the_accumulated_batches() -> None:
     expected = copy.deepcopy(own)
     train(expected, lambda f, r: model_loss(expected, r) - model_loss(expected, f), accumulated=2)
     own_graddiff(own, ACCUMULATION=2)
-    for mine, theirs in zip(own.parameters(), expected.parameters(), strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-9)
+    torch.testing.assert_close(own.state_dict(), expected.state_dict(), rtol=0, atol=1e-9)
 
 
 def test_additions_of_low_rank_are_trained_and_merged() -> None:
@@ -338,7 +345,6 @@ def test_additions_of_low_rank_are_trained_and_merged() -> None:
     own_graddiff(own, LORA_RANK=2, LORA_SCALE=4.0)
     assert own.state_dict().keys() == before.keys()
     assert all(parameter.requires_grad for parameter in own.parameters())
-    for name, mine in own.state_dict().items():
-        torch.testing.assert_close(mine, expected.state_dict()[name], rtol=0, atol=1e-9)
+    torch.testing.assert_close(own.state_dict(), expected.state_dict(), rtol=0, atol=1e-9)
     changed = {name for name, value in own.state_dict().items() if not torch.equal(value, before[name])}
     assert changed == {f"blocks.{i}.{layer}.weight" for i in range(4) for layer in ("up", "down")}
