@@ -21,9 +21,13 @@ from zipfile import BadZipFile
 import numpy as np
 import numpy.typing as npt
 
+from tests.golden.attack_metric_sets import ATTACK_METRIC_SETS
 from tests.golden.golden_set import Arrays, GoldenSet
-from tests.golden.sets import SETS
+from tests.golden.image_metric_sets import IMAGE_METRIC_SETS
+from tests.golden.method_sets import METHOD_SETS
+from tests.golden.text_sets import TEXT_SETS
 
+SETS: dict[str, GoldenSet] = {**IMAGE_METRIC_SETS, **ATTACK_METRIC_SETS, **METHOD_SETS, **TEXT_SETS}
 FLOAT32_TOLERANCE = (2e-5, 2e-6)
 MAX_RELATIVE_ATOL = 5e-4  # of atol, so that it does not swallow arrays of tiny values
 FLOAT64_TOLERANCE = (1e-12, 1e-12)

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from tests.golden.trajectories import digest
 from tests.golden.trajectories.frame import Frame
 from tests.golden.trajectories.recipes import RECIPES, Recipe, Stored, recipe, stored_settings
 from tests.golden.trajectories.run import run
-from tests.golden.trajectories.trace import Difference, compare
+from tests.golden.trajectories.trace import FOLDER, Difference, compare, shorten, write_stored
 
 
 def stored_in(folder: Path, only: str | None) -> Iterator[Stored]:
@@ -61,13 +60,13 @@ def main(arguments: list[str]) -> int:
         found[f"{stored.method}/{stored.setting}"] = {"first": off.first, "final": off.final}
         print(f"{stored.method} {stored.setting}: first {off.first or '-'}, final {off.final:.3g}", flush=True)
         results.append(result(stored, made, off))
-        digests.append((stored, digest.shorten(golden)))
+        digests.append((stored, shorten(golden)))
     if given.json is not None:
         given.json.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
     if given.record:
-        digest.write(digests)
+        write_stored(digests)
         lines = sorted(json.dumps(each) for each in results)
-        (digest.FOLDER / "results.json").write_text("[\n" + ",\n".join(lines) + "\n]\n", "utf-8")
+        (FOLDER / "results.json").write_text("[\n" + ",\n".join(lines) + "\n]\n", "utf-8")
     return 0
 
 

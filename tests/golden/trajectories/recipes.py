@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,19 @@ def recipe(stored: Stored) -> Recipe:
     return RECIPES[stored.method](stored)
 
 
+SGD = {"LR": "lr", "EPOCHS": "epochs", "MOMENTUM": "momentum", "WEIGHT_DECAY": "weight_decay"}
+
+
+def named(method: str, names: Mapping[str, str], **fixed: Any) -> Callable[[Stored], Recipe]:
+    """Return the recipe of a method whose constants have these names in the program. fixed: other constants."""
+
+    def made(stored: Stored) -> Recipe:
+        constants = {name: stored.constants[theirs] for name, theirs in names.items()}
+        return Recipe(method, fixed | constants, stored.split)
+
+    return made
+
+
 def scrub(stored: Stored) -> Recipe:
     made = stored.constants
     return Recipe(
@@ -134,26 +147,11 @@ def shuffled_everything(seed: int) -> Callable[..., Any]:
     return loader
 
 
-def ssd_adaptive(stored: Stored) -> Recipe:
-    batch = stored.constants["batch"]
-    return Recipe("ssd_adaptive", {}, stored.split, {"retain": batch, "forget": batch})
-
-
 def last_layers(method: str) -> Callable[[Stored], Recipe]:
     def made(stored: Stored) -> Recipe:
-        was = stored.constants
-        restarts = was["scheduler"] == "CosineAnnealingWarmRestarts"
-        constants: Settings = {
-            "K": was["K"],
-            "LR": was["maxlr"],
-            "LAST_LR": was["minlr"],
-            "EPOCHS": was["epochs"],
-            "ANNEALING": "restarts" if restarts else "cosine",
-            "CLIP": was["clip"],
-            "MOMENTUM": was["momentum"],
-            "WEIGHT_DECAY": was["weight_decay"],
-        }
-        return Recipe(method, constants, stored.split)
+        restarts = stored.constants["scheduler"] == "CosineAnnealingWarmRestarts"
+        names = SGD | {"K": "K", "LR": "maxlr", "LAST_LR": "minlr", "CLIP": "clip"}
+        return named(method, names, ANNEALING="restarts" if restarts else "cosine")(stored)
 
     return made
 
@@ -184,16 +182,9 @@ def fcs(stored: Stored) -> Recipe:
 
 
 def msg(stored: Stored) -> Recipe:
-    made, mode = stored.constants, "train" if stored.setting.endswith("train_mode") else "eval"
-    constants: Settings = {
-        "PX": made["init_rate"],
-        "LR": made["lr"],
-        "EPOCHS": made["epochs"],
-        "MOMENTUM": made["momentum"],
-        "WEIGHT_DECAY": made["weight_decay"],
-        "MODE": mode,
-    }
-    return Recipe("msg", constants, stored.split, draws={"fresh_weights": fresh_convolution})
+    mode = "train" if stored.setting.endswith("train_mode") else "eval"
+    made = named("msg", SGD | {"PX": "init_rate"}, MODE=mode)(stored)
+    return replace(made, draws={"fresh_weights": fresh_convolution})
 
 
 def fresh_convolution(weight: Tensor) -> Tensor:
@@ -212,15 +203,6 @@ def cfw(stored: Stored) -> Recipe:
 def quiet_counts(loader: Any, _net: nn.Module) -> Tensor:
     """Count labels without a pass over the loader, which would draw a seed."""
     return torch.bincount(loader.dataset.labels)
-
-
-def prmq(stored: Stored) -> Recipe:
-    made = stored.constants
-    return Recipe("prmq", {"LR": made["lr"], "AMOUNT": made["prune"], "EPOCHS": made["epochs"]}, stored.split)
-
-
-def ct(stored: Stored) -> Recipe:
-    return Recipe("ct", {"LR": stored.constants["lr"], "EPOCHS": stored.constants["epochs"]}, stored.split)
 
 
 def kde(stored: Stored) -> Recipe:
@@ -247,78 +229,36 @@ def rni(stored: Stored) -> Recipe:
 def srl(stored: Stored) -> Recipe:
     """Both relabelling programs of Cadet et al., which one by the setting's threshold."""
     made = stored.constants
-    constants: Settings = {
-        "preset": "deep-unlearn",
-        "LR": made["lr"],
-        "EPOCHS": made["epochs"],
-        "MOMENTUM": made["momentum"],
-        "WEIGHT_DECAY": made["weight_decay"],
-    }
     labels = torch.tensor(stored.info["labels"])
     draws = {"uniform_draws": lambda _n, _device: (labels + 0.5) / made.get("n_classes", N_CLASSES)}
-    sizes = {"retain": made["batch"]}
-    if made["threshold"] is None:
-        return Recipe("srl", constants, stored.split, sizes, draws)
-    return Recipe("salun", constants | {"THRESHOLD": made["threshold"]}, stored.split, sizes, draws)
+    is_srl = made["threshold"] is None
+    names = SGD if is_srl else SGD | {"THRESHOLD": "threshold"}
+    found = named("srl" if is_srl else "salun", names, preset="deep-unlearn")(stored)
+    return replace(found, sizes={"retain": made["batch"]}, draws=draws)
 
 
 def relabelling(method: str) -> Callable[[Stored], Recipe]:
     def made(stored: Stored) -> Recipe:
-        was = stored.constants
         drawn = stored.info["labels_drawn"]
         labels = iter(json.loads(drawn) if isinstance(drawn, str) else drawn)
-        constants: Settings = {
-            "preset": "salun",
-            "ROUNDS": was["epochs"],
-            "ERASE_LR": was["lr"],
-            "LR": was["lr"],
-            "MOMENTUM": was["momentum"],
-            "WEIGHT_DECAY": was["weight_decay"],
-        }
-        if was["threshold"] is not None:
-            constants["THRESHOLD"] = was["threshold"]
-        draws = {"uniform_labels": lambda _logits: torch.tensor(next(labels))}
-        return Recipe(method, constants, stored.split, draws=draws)
+        names = {"ROUNDS": "epochs", "ERASE_LR": "lr", **{name: SGD[name] for name in SGD if name != "EPOCHS"}}
+        if stored.constants["threshold"] is not None:
+            names["THRESHOLD"] = "threshold"
+        found = named(method, names, preset="salun")(stored)
+        return replace(found, draws={"uniform_labels": lambda _logits: torch.tensor(next(labels))})
 
     return made
 
 
 def finetune(stored: Stored) -> Recipe:
-    made = stored.constants
-    preset = "deep-unlearn" if "CosineAnnealingLR" in str(made.get("scheduler")) else "salun"
-    constants: Settings = {"preset": preset, "LR": made["lr"], "EPOCHS": made["epochs"]}
-    return Recipe("finetune", constants | rest_of_sgd(made), stored.split)
-
-
-def rest_of_sgd(made: Mapping[str, Any]) -> Settings:
-    return {"MOMENTUM": made["momentum"], "WEIGHT_DECAY": made["weight_decay"]}
-
-
-def l1_sparse(stored: Stored) -> Recipe:
-    made = stored.constants
-    constants: Settings = {"preset": "salun", "LR": made["lr"], "EPOCHS": made["epochs"], "ALPHA": made["alpha"],
-                           "EPOCHS_WITHOUT": made["no_l1_epochs"]}  # fmt: skip
-    return Recipe("l1_sparse", constants | rest_of_sgd(made), stored.split)
-
-
-def neggrad_clamped(stored: Stored) -> Recipe:
-    made = stored.constants
-    constants: Settings = {"preset": "deep-unlearn", "LR": made["lr"], "EPOCHS": made["epochs"]}
-    return Recipe("neggrad_clamped", constants | rest_of_sgd(made), stored.split)
-
-
-def gradient_ascent(stored: Stored) -> Recipe:
-    made = stored.constants
-    constants: Settings = {"preset": "salun", "LR": made["lr"], "EPOCHS": made["epochs"]}
-    return Recipe("gradient_ascent", constants | rest_of_sgd(made), stored.split)
+    preset = "deep-unlearn" if "CosineAnnealingLR" in str(stored.constants.get("scheduler")) else "salun"
+    return named("finetune", SGD, preset=preset)(stored)
 
 
 def boundary_shrink(stored: Stored) -> Recipe:
-    made = stored.constants
-    constants: Settings = {"preset": "salun", "LR": made["lr"], "EPOCHS": made["epochs"], "BOUND": made["bound"]}
-    if "no_clamp" in stored.setting:
-        constants["UNITS"] = "values"
-    return Recipe("boundary_shrink", constants | rest_of_sgd(made), "class")
+    units = {"UNITS": "values"} if "no_clamp" in stored.setting else {}
+    made = named("boundary_shrink", SGD | {"BOUND": "bound"}, preset="salun")(stored)
+    return replace(made, constants=made.constants | units, split="class")
 
 
 def bad_teacher(stored: Stored) -> Recipe:
@@ -348,14 +288,12 @@ def amnesiac_relabel(stored: Stored) -> Recipe:
 
 def fisher(stored: Stored) -> Recipe:
     preset = "salun" if stored.setting.startswith("fan") else "selective-synaptic-dampening"
-    constants: Settings = {"preset": preset, "ALPHA": stored.constants["alpha"], "SAMPLES": 10**6}
-    return Recipe("fisher", constants, stored.split)
+    return named("fisher", {"ALPHA": "alpha"}, preset=preset, SAMPLES=10**6)(stored)
 
 
 def influence(stored: Stored) -> Recipe:
-    made = stored.constants
-    constants: Settings = {"ALPHA": made["alpha"], "N": made["N"], "SAMPLES": 1000}
-    return Recipe("influence", constants, stored.split, {"retain": made["batch"]})
+    made = named("influence", {"ALPHA": "alpha", "N": "N"}, SAMPLES=1000)(stored)
+    return replace(made, sizes={"retain": stored.constants["batch"]})
 
 
 def unsir(stored: Stored) -> Recipe:
@@ -399,26 +337,28 @@ RECIPES: dict[str, Callable[[Stored], Recipe]] = {
     "boundary_shrink": boundary_shrink,
     "cf_k": last_layers("cf_k"),
     "cfw": cfw,
-    "ct": ct,
+    "ct": named("ct", {"LR": "lr", "EPOCHS": "epochs"}),
     "deepunlearn": srl,
     "duck": duck,
     "eu_k": last_layers("eu_k"),
     "fcs": fcs,
     "finetune": finetune,
     "fisher": fisher,
-    "gradient_ascent": gradient_ascent,
+    "gradient_ascent": named("gradient_ascent", SGD, preset="salun"),
     "influence": influence,
     "kde": kde,
-    "l1_sparse": l1_sparse,
+    "l1_sparse": named("l1_sparse", SGD | {"ALPHA": "alpha", "EPOCHS_WITHOUT": "no_l1_epochs"}, preset="salun"),
     "msg": msg,
-    "neggrad_clamped": neggrad_clamped,
+    "neggrad_clamped": named("neggrad_clamped", SGD, preset="deep-unlearn"),
     "neggradplus": neggradplus,
-    "prmq": prmq,
+    "prmq": named("prmq", {"LR": "lr", "AMOUNT": "prune", "EPOCHS": "epochs"}),
     "random_label": relabelling("random_label"),
     "rni": rni,
     "salun": relabelling("salun"),
     "scrub": scrub,
     "ssd": ssd,
-    "ssd_adaptive": ssd_adaptive,
+    "ssd_adaptive": lambda stored: Recipe(
+        "ssd_adaptive", {}, stored.split, dict.fromkeys(("retain", "forget"), stored.constants["batch"])
+    ),
     "unsir": unsir,
 }

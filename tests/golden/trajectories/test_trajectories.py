@@ -9,30 +9,29 @@ import numpy as np
 import pytest
 
 from lethe.methods.catalogue import method_info
-from tests.golden.trajectories import digest
 from tests.golden.trajectories.__main__ import main
 from tests.golden.trajectories.making import made_frame
 from tests.golden.trajectories.recipes import recipe
 from tests.golden.trajectories.run import run
-from tests.golden.trajectories.trace import projection
+from tests.golden.trajectories.trace import FOLDER, largest_difference, projection, read_stored
 
 ROUNDING = 1e-7  # another processor rounds otherwise, and long training makes that grow
-STORED = digest.read()
+STORED = read_stored()
 
 
 @pytest.mark.parametrize(("stored", "short"), STORED, ids=[f"{each.method}-{each.setting}" for each, _ in STORED])
 def test_method_takes_its_authors_steps(stored, short):
     trace = run(recipe(stored), made_frame(), settled=bool(stored.info.get("settled")))
-    assert digest.largest_difference(short, trace) < ROUNDING
+    assert largest_difference(short, trace) < ROUNDING
 
 
 def test_a_digest_tells_a_step_that_differs():
     stored, short = next(pair for pair in STORED if pair[0].setting == "cadet_cosine_scaled")
     made = recipe(stored)
     made.constants["MOMENTUM"] = 0.89
-    assert digest.largest_difference(short, run(made, made_frame())) > 1e-3
+    assert largest_difference(short, run(made, made_frame())) > 1e-3
     made.constants |= {"MOMENTUM": 0.9, "EPOCHS": 3}
-    assert digest.largest_difference(short, run(made, made_frame())) == float("inf")
+    assert largest_difference(short, run(made, made_frame())) == float("inf")
 
 
 def test_presets_name_constants_that_the_file_has():
@@ -43,7 +42,7 @@ def test_presets_name_constants_that_the_file_has():
 
 
 def test_recorded_results_are_of_all_that_is_stored():
-    results = json.loads((digest.FOLDER / "results.json").read_text("utf-8"))
+    results = json.loads((FOLDER / "results.json").read_text("utf-8"))
     assert {each["setting"] for each in results} == {f"{stored.method}/{stored.setting}" for stored, _ in STORED}
     assert all(each["first"] is None and each["largest"] <= 1e-9 for each in results)
 
