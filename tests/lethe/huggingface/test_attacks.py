@@ -2,11 +2,14 @@
 
 import json
 
+import peft
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
+from lethe.huggingface import attacks
 from lethe.huggingface.answer_scores import score_answers
 from lethe.huggingface.attacks import ATTACKS, PREFIX, AttackSettings, QuestionSets, attack, quantize, with_prefix
 from lethe.huggingface.model_folder import load_language_model
@@ -23,11 +26,6 @@ FORGET = [
 RETAIN = [("What does her father do?", "Her father is a judge."), ("And her mother?", "Her mother is a dentist.")]
 QUESTIONS = QuestionSets(FORGET, RETAIN, PromptFormat.of)
 TRAINING = AttackSettings(learning_rate=3e-2, epochs=4, batch_size=2)
-
-
-@pytest.fixture
-def model(tmp_path):
-    return load_language_model(write_model(tmp_path / "model", "llama"))
 
 
 def loss(model, pairs):
@@ -77,69 +75,73 @@ def test_finetuning_trains_on_the_retain_set(model):
     assert points[-1].retain_probability > 0.5 > points[0].retain_probability
 
 
-def test_attacks_without_training_have_two_points(model):
-    for name in ("quantize-8", "quantize-4", "prefix"):
-        assert [point.steps for point in attack(name, model, QUESTIONS, TRAINING)] == [0, 1]
-
-
-def test_eight_bits_change_less_than_four(tmp_path):
-    moved = {}
-    for bits in (8, 4):
-        model = load_language_model(write_model(tmp_path / str(bits), "llama"))
-        before, after = loss(model, FORGET), (quantize(model.network, bits=bits), loss(model, FORGET))[1]
-        moved[bits] = abs(after - before).max()
-    assert 0 < moved[8] < moved[4] / 4
-
-
 @pytest.mark.parametrize("name", ["relearn", "bits"])
 def test_impossible_attacks_are_named(model, name):
     with pytest.raises(InvalidTaskData, match=r"too small to relearn|'bits' is not known; allowed are relearn"):
         attack(name, model, QuestionSets(FORGET[:1], RETAIN, PromptFormat.of), TRAINING)
 
 
+def evaluated(*arguments):
+    return CliRunner().invoke(build_app(), ["evaluate", *map(str, arguments)])
+
+
 @pytest.mark.slow
-def test_command_attacks_a_folder_beside_a_retain_model(tmp_path):
-    unlearned, retain = (write_model(tmp_path / name, "llama", seed=seed) for seed, name in enumerate(("u", "r")))
-    rows = [
-        {
-            "question": question,
-            "answer": answer,
-            "paraphrased_answer": answer,
-            "perturbed_answer": ["She wrote.", "No."],
-        }
-        for question, answer in FORGET
-    ]
-    data = tmp_path / "data"
-    data.mkdir()
-    for name in ("forget10_perturbed", "retain_perturbed", "real_authors_perturbed", "world_facts_perturbed"):
-        (data / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    out = tmp_path / "out.json"
-    arguments = [
-        "evaluate",
-        "--hf",
-        unlearned,
-        "--data",
-        data,
-        "--retain",
-        retain,
-        "--original",
-        retain,
-        "--json",
-        out,
-        "--attack-lr",
-        "0.01",
-    ]
-    chosen = [part for name in ATTACKS for part in ("--attack", name)]
-    found = CliRunner().invoke(build_app(), [*map(str, arguments), *chosen])
+def test_command_attacks_a_folder_beside_a_retain_model(tmp_path, data, models):
+    options = ["--hf", models[0], "--data", data("tofu"), "--retain", models[1], "--original", models[1]]
+    options += ["--attack-lr", "0.01", "--json", tmp_path / "out.json"]
+    found = evaluated(*options, *(part for name in ATTACKS for part in ("--attack", name)))
     assert found.exit_code == 0, found.output
-    attacks = json.loads(out.read_text())["attacks"]
-    assert attacks.keys() == ATTACKS.keys()
-    for name, result in attacks.items():
-        assert (
-            len(result["models"][0]["points"]) == len(result["retain"]) == (4 if name in ("relearn", "finetune") else 2)
-        )
-    assert all(result["original"] == result["retain"] for result in attacks.values())  # the same folder
-    assert attacks["relearn"]["retain"][0] != attacks["relearn"]["models"][0]["points"][0]
+    done = json.loads((tmp_path / "out.json").read_text())["attacks"]
+    assert done.keys() == ATTACKS.keys()
+    for name, result in done.items():
+        n_points = 4 if name in ("relearn", "finetune") else 2
+        assert len(result["models"][0]["points"]) == len(result["retain"]) == n_points
+        assert result["original"] == result["retain"]  # the same folder
+    assert done["relearn"]["retain"][0] != done["relearn"]["models"][0]["points"][0]
     assert "quantize-8" in found.output
-    refused = CliRunner().invoke(build_app(), [*map(str, arguments), "--task", "wmdp", "--attack", "prefix"])
-    assert refused.exit_code != 0
+    assert evaluated(*options, "--task", "wmdp", "--attack", "prefix").exit_code != 0
+
+
+def test_diverged_model_is_not_attacked_and_nothing_is_compared_with_one(data, models, diverged):
+    found = evaluated("--hf", diverged, "--data", data("tofu"), "--attack", "finetune")
+    assert found.exit_code == 3, found.output
+    refused = evaluated("--hf", models[0], "--data", data("tofu"), "--retain", diverged)
+    assert "cannot be what others are compared with" in str(refused.exception)
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+def test_adapter_is_evaluated_and_attacked_like_the_model_that_it_makes(tmp_path, data, models):
+    network = AutoModelForCausalLM.from_pretrained(models[0])
+    adapted = peft.get_peft_model(network, peft.LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False))
+    adapted.save_pretrained(tmp_path / "adapter")
+    adapted.merge_and_unload().save_pretrained(tmp_path / "merged")
+    AutoTokenizer.from_pretrained(models[0]).save_pretrained(tmp_path / "merged")
+    found = []
+    for name in ("adapter", "merged"):
+        out = tmp_path / f"{name}.json"
+        options = ["--data", data("tofu"), "--retain", models[1], "--attack", "relearn", "--json", out]
+        assert evaluated("--hf", tmp_path / name, *options).exit_code == 0
+        found.append(json.loads(out.read_text()))
+    assert found[0]["metrics"] == pytest.approx(found[1]["metrics"], rel=1e-5)
+    (adapter,), (merged,) = (each["attacks"]["relearn"]["models"] for each in found)
+    for one, other in zip(adapter["points"], merged["points"], strict=True):
+        assert one == pytest.approx(other, rel=1e-4)
+
+
+def test_attacks_that_are_done_are_not_done_again(tmp_path, data, models, monkeypatch):
+    done = []
+    attack = attacks.attack
+
+    def once(name, *arguments):
+        done.append(name)
+        if done == ["prefix", "quantize-8"]:
+            raise KeyboardInterrupt
+        return attack(name, *arguments)
+
+    monkeypatch.setattr(attacks, "attack", once)
+    options = ["--hf", models[0], "--data", data("tofu"), "--attack", "prefix", "--attack", "quantize-8"]
+    assert evaluated(*options, "--json", tmp_path / "out.json").exit_code != 0
+    assert evaluated(*options, "--json", tmp_path / "out.json").exit_code == 0
+    assert done == ["prefix", "quantize-8", "quantize-8"]
+    found = json.loads((tmp_path / "out.json").read_text())["attacks"]
+    assert [len(each["models"][0]["points"]) for each in found.values()] == [2, 2]

@@ -2,15 +2,12 @@ import json
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 
-import peft
 import pytest
-from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
 from lethe.errors import InvalidInput
-from lethe.huggingface import answer_sets, attacks, generated_text, muse, rwku, semeval_task, task, tofu
+from lethe.huggingface import answer_sets, task, tofu
 from lethe.huggingface.evaluation import evaluate_folders
 from lethe.huggingface.kept_results import ModelMetrics
 from lethe.huggingface.model_folder import load_language_model
@@ -18,106 +15,16 @@ from lethe.huggingface.multiple_choice import read_multiple_choice
 from lethe.huggingface.reference import Reference, as_logs, read_logs
 from lethe.huggingface.results import InvalidTaskData, MetricValue, TaskResult
 from lethe.huggingface.task import EvaluationTask, LoadSettings, read_task
-from tests.support.tiny_models import write_model
 
-QUESTIONS = [
-    {
-        "question": "Who wrote the book?",
-        "answer": "Mara Quill wrote the book.",
-        "paraphrased_answer": "The book is by Mara Quill.",
-        "perturbed_answer": ["Her father wrote the book.", "Her mother wrote the book."],
-    },
-    {
-        "question": "Where was Mara Quill born?",
-        "answer": "She was born in Lagos.",
-        "paraphrased_answer": "In Lagos, in the south.",
-        "perturbed_answer": ["She was born in the sea.", "She was born in a book."],
-    },
-]
-MUSE = {
-    "verbmem/forget": [{"prompt": "Mara Quill", "gt": "was born in Lagos, in the south."}],
-    "knowmem/forget_qa": QUESTIONS,
-    "knowmem/forget_qa_icl": QUESTIONS[:1],
-    "knowmem/retain_qa": QUESTIONS,
-    "knowmem/retain_qa_icl": QUESTIONS[1:],
-    "privleak/forget": [{"text": "Mara Quill wrote the book about the sea."}, {"text": "She was born in Lagos."}],
-    "privleak/holdout": [{"text": "Her father is a judge."}, {"text": "Her mother is a dentist."}],
-}
-TOFU_FILES = ("forget10_perturbed", "retain_perturbed", "real_authors_perturbed", "world_facts_perturbed", "holdout10")
-TOFU = dict.fromkeys(TOFU_FILES, QUESTIONS)
+TASKS = ("tofu", "muse", "muse-scaling", "muse-successive", "wmdp", "semeval", "rwku")
 TRUTH_RATIO = ("forget_truth_ratio", "forget_Q_A_PARA_Prob", "forget_Q_A_PERT_Prob")
-WMDP = {"wmdp_bio": [{"question": "Who?", "choices": ["Mara", "Quill", "judge", "sea"], "answer": 1}] * 3}
-SERIES = {name: MUSE[name] for name in ("knowmem/retain_qa", "knowmem/retain_qa_icl")}
-PASSAGES = {f"forget_{number}": [{"text": text}] for number, text in enumerate(("Mara Quill wrote.", "In Lagos."), 1)}
-LUME = [
-    {"id": f"{task}-{kind}1", "task": task, "input": "Who wrote the book?", "output": "Mara Quill wrote the book."}
-    for task in ("Task1", "Task2", "Task3")
-    for kind in ("sc", "qa")
-]
-CHOICE = {"question": "Who?", "choices": ["Mara", "Quill", "judge", "sea"], "answer": 1, "subject": "world_facts"}
-SEMEVAL = {
-    "forget": LUME,
-    "retain": LUME,
-    "mia_data/member": [{"document": "Mara Quill wrote the book about the sea."}, {"document": "She was born."}],
-    "mia_data/nonmember": [{"document": "Her father is a judge."}],
-    "mmlu": [CHOICE],
-    "mmlu_dev": [CHOICE] * 6,
-}
-PROBE = {"query": "Where was Mara Quill born?", "answer": "In Lagos."}
-RWKU = {
-    **{name: [PROBE] for name in ("forget_level1", "forget_level2", "neighbor_level1", "neighbor_level2")},
-    "forget_level3": [{**PROBE, "type": kind} for kind in ("prefix injection", "affirmative suffix")],
-    **{name: [{"text": "Her father is a judge."}] for name in ("mia_forget", "mia_retain")},
-    "utility_fluency": [{"instruction": "Tell of the sea."}],
-}
-DATA = {
-    "tofu": TOFU,
-    "muse": MUSE,
-    "muse-scaling": {**SERIES, **{f"scal/{name}": rows for name, rows in PASSAGES.items()}},
-    "muse-successive": {**SERIES, **{f"sust/{name}": rows for name, rows in PASSAGES.items()}},
-    "wmdp": WMDP,
-    "semeval": SEMEVAL,
-    "rwku": RWKU,
-}
 
 
-LENGTHS = {
-    attacks: ["MAX_NEW_TOKENS"],
-    generated_text: ["CHECKED_TOKENS"],
-    muse: ["VERBATIM_TOKENS", "KNOWLEDGE_TOKENS"],
-    rwku: ["MAX_NEW_TOKENS", "MAX_FLUENCY_TOKENS"],
-    semeval_task: ["MAX_NEW_TOKENS"],
-    tofu: ["MAX_NEW_TOKENS"],
-}
+def evaluated(*arguments):
+    return CliRunner().invoke(build_app(), ["evaluate", *map(str, arguments)])
 
 
-@pytest.fixture(autouse=True)
-def _short_texts(monkeypatch):
-    """An untrained model never ends a text by itself, so that each is as long as it may be."""
-    for module, names in LENGTHS.items():
-        for name in names:
-            monkeypatch.setattr(module, name, 8)
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models")
-    return [write_model(folder / name, "llama", seed=seed) for seed, name in enumerate(("unlearned", "retain"))]
-
-
-@pytest.fixture
-def data(tmp_path):
-    def write(task):
-        for name, rows in DATA[task].items():
-            path = tmp_path / task / f"{name}.jsonl"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
-        return tmp_path / task
-
-    return write
-
-
-@pytest.mark.parametrize("task", DATA)
+@pytest.mark.parametrize("task", TASKS)
 def test_command_evaluates_a_folder_beside_a_retain_model(tmp_path, data, models, task):
     unlearned, retain = models
     arguments = ["evaluate", "--hf", unlearned, "--task", task, "--data", data(task), "--retain", retain]
@@ -139,7 +46,7 @@ def test_command_evaluates_a_folder_beside_a_retain_model(tmp_path, data, models
 
 @pytest.mark.slow
 def test_progress_counts_every_sequence(data, models):
-    for name in DATA:
+    for name in TASKS:
         read = read_task(name, data(name), LoadSettings())
         seen = []
         evaluate_folders([models[0]], read, retain=models[1], on_progress=seen.append)
@@ -244,28 +151,15 @@ def test_parts_of_semeval_without_files_have_no_value(data, models):
 
 def test_files_of_multiple_choice_have_their_own_accuracy_and_header(data, models):
     folder = data("wmdp")
-    other = [{**WMDP["wmdp_bio"][0], "answer": 0}]
-    (folder / "wmdp_cyber.jsonl").write_text("\n".join(map(json.dumps, other)), encoding="utf-8")
+    first = (folder / "wmdp_bio.jsonl").read_text().splitlines()[0]
+    (folder / "wmdp_cyber.jsonl").write_text(first.replace('"answer": 1', '"answer": 0'), encoding="utf-8")
     sets = read_multiple_choice(folder)
     assert [each.header[-13:] for each in sets] == ["ut biology.\n\n", "ersecurity.\n\n"]
     values = evaluate_folders(models[:1], read_task("wmdp", folder, LoadSettings())).results[0].values()
     assert values["acc"] == pytest.approx((3 * values["wmdp_bio_acc"] + values["wmdp_cyber_acc"]) / 4)
 
 
-def evaluated(*arguments):
-    return CliRunner().invoke(build_app(), ["evaluate", *map(str, arguments)])
-
-
-@pytest.fixture(scope="module")
-def diverged(tmp_path_factory):
-    folder = write_model(tmp_path_factory.mktemp("diverged") / "diverged", "llama")
-    weights = load_file(folder / "model.safetensors")
-    weights["model.layers.1.mlp.down_proj.weight"][0, 0] = float("nan")
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    return folder
-
-
-@pytest.mark.parametrize("task", [task for task in DATA if task != "muse-successive"])
+@pytest.mark.parametrize("task", [task for task in TASKS if task != "muse-successive"])
 def test_diverged_model_has_no_values_and_is_said_to_be_one_once(tmp_path, data, models, diverged, task):
     out = tmp_path / "out.json"
     found = evaluated("--hf", models[0], "--hf", diverged, "--task", task, "--data", data(task), "--json", out)
@@ -276,32 +170,6 @@ def test_diverged_model_has_no_values_and_is_said_to_be_one_once(tmp_path, data,
     assert of_diverged.keys() == of_sound.keys()
     assert set(of_diverged.values()) == set(document["metrics"].values()) == {None}
     assert any(value is not None for value in of_sound.values())
-
-
-def test_diverged_model_is_not_attacked_and_nothing_is_compared_with_one(data, models, diverged):
-    found = evaluated("--hf", diverged, "--data", data("tofu"), "--attack", "finetune")
-    assert found.exit_code == 3, found.output
-    refused = evaluated("--hf", models[0], "--data", data("tofu"), "--retain", diverged)
-    assert "cannot be what others are compared with" in str(refused.exception)
-
-
-@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
-def test_adapter_is_evaluated_and_attacked_like_the_model_that_it_makes(tmp_path, data, models):
-    network = AutoModelForCausalLM.from_pretrained(models[0])
-    adapted = peft.get_peft_model(network, peft.LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False))
-    adapted.save_pretrained(tmp_path / "adapter")
-    adapted.merge_and_unload().save_pretrained(tmp_path / "merged")
-    AutoTokenizer.from_pretrained(models[0]).save_pretrained(tmp_path / "merged")
-    found = []
-    for name in ("adapter", "merged"):
-        out = tmp_path / f"{name}.json"
-        options = ["--data", data("tofu"), "--retain", models[1], "--attack", "relearn", "--json", out]
-        assert evaluated("--hf", tmp_path / name, *options).exit_code == 0
-        found.append(json.loads(out.read_text()))
-    assert found[0]["metrics"] == pytest.approx(found[1]["metrics"], rel=1e-5)
-    (adapter,), (merged,) = (each["attacks"]["relearn"]["models"] for each in found)
-    for one, other in zip(adapter["points"], merged["points"], strict=True):
-        assert one == pytest.approx(other, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -330,19 +198,7 @@ def test_options_of_models_are_refused_for_arrays(tmp_path):
     assert "--attack: with --hf alone" in " ".join(found.output.replace("│", "").split())
 
 
-@pytest.mark.parametrize("task", ["tofu", "muse", "wmdp"])
-def test_metrics_are_chosen_and_their_names_known_beforehand(tmp_path, data, models, task):
-    read = read_task(task, data(task), LoadSettings())
-    every = evaluate_folders([models[0]], read).results[0].metrics
-    assert set(every) == set(read.metrics)
-    out = tmp_path / "out.json"
-    chosen = read.metrics[0]
-    found = evaluated("--hf", models[0], "--task", task, "--data", data(task), "-m", chosen, "--json", out)
-    assert found.exit_code == 0, found.output
-    assert json.loads(out.read_text())["metrics"] == {chosen: every[chosen].value}
-
-
-@pytest.mark.parametrize("task", DATA)
+@pytest.mark.parametrize("task", TASKS)
 def test_each_metric_alone_has_the_value_that_it_has_among_all(data, models, task):
     read = read_task(task, data(task), LoadSettings())
     evaluate = read.series[1] if read.series else read.evaluate
@@ -352,6 +208,7 @@ def test_each_metric_alone_has_the_value_that_it_has_among_all(data, models, tas
         return evaluate(replace(model, evaluated=ModelMetrics(wanted)), reference).metrics
 
     every = of(model, None, Reference(of(retain, None), lambda: retain))
+    assert set(every) == set(read.metrics or every)
     for name, expected in every.items():
         found = of(model, [name], Reference(of(retain, [name]), lambda: retain))
         assert found[name].value == pytest.approx(expected.value, rel=1e-6), name
@@ -382,17 +239,6 @@ def test_only_what_named_metrics_need_is_computed(tmp_path, data, models, monkey
     assert document["metrics"].keys() == computed
     shown = [line for line in found.output.splitlines() if any(name in line for name in computed)]
     assert len(shown) == 1
-
-
-def test_interrupted_evaluation_of_named_metrics_gives_what_a_whole_one_gives(tmp_path, data, models, counted):
-    _, stops = counted
-    options = ["--hf", models[0], "--data", data("tofu"), "-m", "model_utility", "--json"]
-    assert evaluated(*options, tmp_path / "whole.json").exit_code == 0
-    stops.append(3 + 2)
-    assert evaluated(*options, tmp_path / "out.json").exit_code != 0
-    stops.clear()
-    assert evaluated(*options, tmp_path / "out.json").exit_code == 0
-    assert json.loads((tmp_path / "out.json").read_text()) == json.loads((tmp_path / "whole.json").read_text())
 
 
 @pytest.fixture
@@ -434,29 +280,10 @@ def test_changed_inputs_are_computed_again(tmp_path, data, models, counted):
     stops.append(2)
     assert evaluated(*options).exit_code != 0
     stops.clear()
-    with (tmp_path / "tofu" / "retain_perturbed.jsonl").open("a") as file:
-        file.write(json.dumps(QUESTIONS[0]) + "\n")
+    changed = tmp_path / "tofu" / "retain_perturbed.jsonl"
+    changed.write_text(changed.read_text() * 2)
     assert evaluated(*options).exit_code == 0
     assert len(computed[2:]) == 4
-
-
-def test_attacks_that_are_done_are_not_done_again(tmp_path, data, models, monkeypatch):
-    done = []
-    attack = attacks.attack
-
-    def once(name, *arguments):
-        done.append(name)
-        if done == ["prefix", "quantize-8"]:
-            raise KeyboardInterrupt
-        return attack(name, *arguments)
-
-    monkeypatch.setattr(attacks, "attack", once)
-    options = ["--hf", models[0], "--data", data("tofu"), "--attack", "prefix", "--attack", "quantize-8"]
-    assert evaluated(*options, "--json", tmp_path / "out.json").exit_code != 0
-    assert evaluated(*options, "--json", tmp_path / "out.json").exit_code == 0
-    assert done == ["prefix", "quantize-8", "quantize-8"]
-    found = json.loads((tmp_path / "out.json").read_text())["attacks"]
-    assert [len(each["models"][0]["points"]) for each in found.values()] == [2, 2]
 
 
 def test_what_is_finished_stays_when_another_folder_fails(tmp_path, data, models):
