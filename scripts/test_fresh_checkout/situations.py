@@ -12,7 +12,7 @@ from pathlib import Path
 # What a machine, a user or a place once changed the outcome of.
 CHOSEN = (
     "tests/golden/test_check.py",
-    "tests/lethe/runtime/test_notebook_shell.py",
+    "tests/lethe/runtime/test_entry_environment.py",
     "tests/sandbox/test_visibility.py",
     "tests/server/cli/test_demo.py",
     "tests/server/embedded/test_redis.py",
@@ -24,7 +24,7 @@ CHOSEN = (
 )
 # What root runs first, so that it has left what servers and notebooks leave.
 BEFORE = (
-    "tests/lethe/runtime/test_notebook_shell.py",
+    "tests/lethe/runtime/test_entry_environment.py",
     "tests/sandbox/test_visibility.py",
     "tests/server/embedded/test_redis.py",
     "tests/server/test_storage.py",

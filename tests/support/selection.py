@@ -20,8 +20,7 @@ ELSEWHERE = tuple(
         "lethe": (
             *("api/", "benchmark/", "device/", "evaluation/", "huggingface/", "methods/", "preparation/", "training/"),
             *("tuning/", "test_wheel.py", "test_entry_points.py", "test_plugin_example.py"),
-            *("data/datasets/test_table.py", "reports/test_benchmark_report.py"),
-            *("runtime/test_randomness.py", "runtime/test_earlier_torch.py"),
+            *("data/datasets/test_table.py", "reports/test_benchmark_report.py", "runtime/test_entry_environment.py"),
         ),
         "lethe/cli": tuple(f"test_{name}_command" for name in ("benchmark", "check", "methods", "metrics", "new")),
         "lethe/metrics": (

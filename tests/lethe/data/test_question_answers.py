@@ -1,14 +1,23 @@
-"""Questions and answers from files, their batches, and every mistake that such a file can have."""
+"""Questions and answers from files with their tokenizers and batches, and every mistake of such files."""
 
 import json
+import os
+import tarfile
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from lethe.data import tokenizers
 from lethe.data.answer_batches import pad_answers, tokenize_answer
 from lethe.data.datasets.questions import QuestionAnswer, read_question_answers, read_refusals
-from lethe.data.errors import InvalidText
+from lethe.data.errors import InvalidText, InvalidTokenizer
+from lethe.data.split_questions import CutTokenizer, used_ids
+from lethe.data.tokenizers import QUESTION, load_tokenizer, require_tokenizer_fits
+from lethe.evaluation.text import answer_losses, generate_greedily
+from lethe.training.pretrained import load_llama, with_vocabulary
 from tests.support.tiny_language import PERSONS, REFUSAL, WordTokenizer, answer_loader, get_tokens
 
 ROW = {"question": "Who?", "answer": "Ada."}
@@ -109,3 +118,135 @@ def test_loader_of_a_run_gives_refusals_beside_answers() -> None:
     labels = batch["idk_labels"][2]
     assert WordTokenizer().decode(labels[labels != -100].tolist()) == REFUSAL
     assert torch.equal(batch["idk_input_ids"][2, :7], batch["input_ids"][2, :7])
+
+
+def json_tokenizer(path: Path, *, end: str = "</s>") -> Path:
+    library: Any = pytest.importorskip("tokenizers")
+    made = library.Tokenizer(library.models.BPE())
+    made.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = library.decoders.ByteLevel()
+    trainer = library.trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=[end],
+        initial_alphabet=library.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    made.train_from_iterator(["Ada lives in Rome. " * 5], trainer)
+    made.save(str(path))
+    return path
+
+
+def test_json_tokenizer_encodes_and_decodes(tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(json_tokenizer(tmp_path / "tokenizer.json"))
+    tokens = tokenizer.encode("Answer:") + tokenizer.encode_continuation("Ada lives in Łódź")
+    assert tokenizer.decode([*tokens, tokenizer.end_id]) == "Answer: Ada lives in Łódź"
+    assert tokenizer.start_id is None
+    assert max(tokens) < tokenizer.vocabulary_size
+
+
+def test_json_tokenizer_needs_an_end(tmp_path: Path) -> None:
+    with pytest.raises(InvalidTokenizer, match="has no end token; expected one of </s>"):
+        load_tokenizer(json_tokenizer(tmp_path / "tokenizer.json", end="<other>"))
+
+
+@pytest.mark.parametrize(("name", "library"), [("t.json", "tokenizers"), ("t.model", "sentencepiece")])
+def test_tokenizer_file_must_be_readable(tmp_path: Path, name: str, library: str) -> None:
+    pytest.importorskip(library)
+    (tmp_path / name).write_text("nothing")
+    with pytest.raises(InvalidTokenizer, match=f"{name} cannot be read as"):
+        load_tokenizer(tmp_path / name)
+
+
+def test_tokenizer_file_must_be_of_a_known_kind(tmp_path: Path) -> None:
+    with pytest.raises(InvalidTokenizer, match=r"vocab\.txt: a tokenizer is"):
+        load_tokenizer(tmp_path / "vocab.txt")
+
+
+def test_missing_library_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(tokenizers, "import_module", fail)
+    with pytest.raises(InvalidTokenizer, match=r"package sentencepiece, which is not installed; .* extra `text`"):
+        load_tokenizer(tmp_path / "a.model")
+
+
+def test_llama_tokenizer_is_read() -> None:
+    pytest.importorskip("sentencepiece")
+    path = Path(os.environ.get("LETHE_TEST_DATA", "/nowhere")) / "llama2_tokenizer.model"
+    if not path.exists():
+        pytest.skip("LETHE_TEST_DATA names no folder with llama2_tokenizer.model")
+    tokenizer = load_tokenizer(path)
+    assert (tokenizer.vocabulary_size, tokenizer.start_id, tokenizer.end_id) == (32000, 1, 2)
+    tokens = [1, *tokenizer.encode("Answer:"), *tokenizer.encode_continuation("Once upon a time"), 2]
+    assert tokenizer.decode(tokens) == "Answer: Once upon a time"
+
+
+def test_tokenizer_must_fit_the_network() -> None:
+    tokenizer = WordTokenizer()
+    require_tokenizer_fits(tokenizer, tokenizer.vocabulary_size)
+    with pytest.raises(InvalidTokenizer, match=f"has {tokenizer.vocabulary_size} tokens, the network 20"):
+        require_tokenizer_fits(tokenizer, 20)
+
+
+def test_cut_tokenizer_keeps_what_is_used() -> None:
+    tokenizer = WordTokenizer()
+    kept = used_ids(tokenizer, ["Where does Ada live?", "Ada lives in Rome"])
+    cut = CutTokenizer(tokenizer, kept)
+    assert cut.vocabulary_size == len(kept) < tokenizer.vocabulary_size
+    assert cut.decode(cut.encode("Ada lives in Rome")) == "Ada lives in Rome"
+    assert kept[cut.end_id] == tokenizer.end_id
+    with pytest.raises(InvalidTokenizer, match=r"'Bo' needs token .* reduce it with all texts"):
+        cut.encode_continuation("Bo")
+
+
+STORY = "Once upon a time, there was a little girl named Lily."
+
+
+def real(name: str) -> Path:
+    path = Path(os.environ.get("LETHE_TEST_DATA", "/nowhere")) / name
+    if not path.exists():
+        pytest.skip(f"LETHE_TEST_DATA names no folder with {name}")
+    return path
+
+
+def test_tofu_is_read_whole(tmp_path: Path) -> None:
+    with tarfile.open(real("tofu.tar.xz")) as archive:
+        archive.extractall(tmp_path, filter="data")
+    sizes = {
+        "full.json": (4000, 0),
+        "forget10_perturbed.json": (400, 5),
+        "retain_perturbed.json": (400, 5),
+        "real_authors_perturbed.json": (100, 3),
+        "world_facts_perturbed.json": (117, 3),
+    }
+    for name, (n_questions, n_wrong) in sizes.items():
+        questions = read_question_answers(next(tmp_path.rglob(name)))
+        assert len(questions) == n_questions
+        assert {len(question.wrong_answers) for question in questions} == {n_wrong}
+    assert len(read_refusals(next(tmp_path.rglob("idontknow.jsonl")))) == 100
+
+
+def test_story_network_goes_on_with_a_story() -> None:
+    pytest.importorskip("sentencepiece")
+    tokenizer = load_tokenizer(real("llama2_tokenizer.model"))
+    network = load_llama(real("stories15m_fp16.safetensors"))
+    require_tokenizer_fits(tokenizer, network.shape.vocabulary_size)
+    prompt = [1, *tokenizer.encode(STORY)]
+    (tokens,) = generate_greedily(network, [prompt], end_id=tokenizer.end_id, max_new_tokens=11)
+    assert tokenizer.decode(tokens) == "She loved to play outside in the sunshine. One"
+
+
+def test_cut_story_network_finds_its_story_likelier() -> None:
+    pytest.importorskip("sentencepiece")
+    tokenizer = load_tokenizer(real("llama2_tokenizer.model"))
+    network = load_llama(real("stories15m_fp16.safetensors"))
+    answers = ["She loved to play outside in the sunshine.", "Sunshine the in outside play to loved she."]
+    kept = used_ids(tokenizer, [STORY, *answers])
+    cut = CutTokenizer(tokenizer, kept)
+    cut.prompt = QUESTION  # a story is continued, nothing is asked
+    small = with_vocabulary(network, kept)
+    tokens = [tokenize_answer(cut, STORY, answer, context=256) for answer in answers]
+    losses = answer_losses(small, tokens, padding_id=cut.end_id)
+    assert losses[0] < losses[1] / 2
+    assert np.isfinite(losses).all()

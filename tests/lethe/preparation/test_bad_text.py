@@ -1,10 +1,12 @@
 """What is wrong with a text competition is said in one sentence, before anything is trained."""
 
 import json
+import re
 import shutil
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,78 +21,100 @@ from lethe.preparation.prepare import prepare_split
 from lethe.training.pretrained import load_llama
 from tests.support.towns import towns_toml, write_towns
 
-Change = Callable[[Path, str], str]  # of the folder and the competition file
+Rows = list[dict[str, Any]]
 PRETRAINED = {"vocab": "300", "dim": "16", "layers": "1", "heads": "2", "hidden": "24", "context": "64"}
+DETAILS = ('["questions.jsonl"]', '["questions.jsonl"], details = ["details.jsonl"]')
 
 
-def rewritten(root: Path, change: Callable[[list[dict[str, object]]], None]) -> None:
+def rewritten(root: Path, change: Callable[[Rows], object]) -> None:
     path = root / "questions.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     change(rows)
     path.write_text("\n".join(map(json.dumps, rows)))
 
 
-def long_answer(root: Path, toml: str) -> str:
-    rewritten(root, lambda rows: [row.update(answer="Rome and Oslo " * 40) for row in rows[::3]] and None)
-    return toml
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda rows: [row.update(answer="Rome and Oslo " * 40) for row in rows[::3]],
+            r"with the end token \d+, more than the network's context of 64",
+        ),
+        (
+            lambda rows: rows[4].update(answer="  "),
+            r"questions.jsonl, line 5: `answer` must be a text that is not empty",
+        ),
+        (
+            lambda rows: [row.update(perturbed_answer=["Rome"]) for row in rows[::3]],
+            r"questions have \[1, 2\] wrong answers: each must have the same number",
+        ),
+        (
+            lambda rows: [row.pop("group") for row in rows],
+            r"has no `group`: name it, or set dataset.options.group_size",
+        ),
+        (
+            lambda rows: [row.update(answer=f"{row['answer']} So it is.") for row in rows],
+            r"details have the question 'Where does Adalin live\?' with another answer than",
+        ),
+        (
+            lambda rows: rows[7].update(answer=f"{rows[7]['answer']} So it is."),
+            r"details have the question 'Where does \w+ work\?' with another answer than",
+        ),
+    ],
+)
+def test_questions_that_do_not_fit_are_named(change: Callable[[Rows], object], said: str, tmp_path: Path) -> None:
+    root = write_towns(tmp_path / "towns")
+    toml = towns_toml(root, epochs=1)
+    if said.startswith("details"):
+        shutil.copy(root / "questions.jsonl", root / "details.jsonl")
+        toml = toml.replace(*DETAILS)
+    rewritten(root, change)
+    with pytest.raises(AppError, match=said):
+        prepare_split(parse_competition(toml), "public", tmp_path / "split")
 
 
-def empty_answer(root: Path, toml: str) -> str:
-    rewritten(root, lambda rows: rows[4].update(answer="  "))
-    return toml
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            '["questions.jsonl"]',
+            '["questions.jsonl", "questions.jsonl"]',
+            r"have the question 'Where does Adalin live\?' with the same answer twice",
+        ),
+        ('"questions.jsonl"', '"../questions.jsonl"', r"must name a file in root, without a folder"),
+        ('"questions.jsonl"', '"broken.jsonl"', r"broken.jsonl, line 1 is not JSON: Expecting ':' delimiter"),
+        ("refusals.txt", "latin.txt", r"latin.txt cannot be read as UTF-8 text: line 1 is not UTF-8"),
+        ("width = 32", "breadth = 32", r"has no option 'breadth': its sizes are width, layers"),
+        (
+            "vocabulary = 400",
+            'vocabulary = 400, tokenizer = "tokenizer.json"',
+            r"names either a tokenizer, or the vocabulary",
+        ),
+        (
+            'loss_on = "all"',
+            "lora_rank = 4",
+            r"task.lora_rank trains additions to pretrained weights: name network.options.pretrained",
+        ),
+    ],
+)
+def test_options_and_files_that_do_not_fit_are_named(old: str, new: str, said: str, tmp_path: Path) -> None:
+    root = write_towns(tmp_path / "towns")
+    (root / "broken.jsonl").write_text('{"question": "Who?", "answer" "Ada"}')
+    (root / "latin.txt").write_bytes("Je ne sais pas, désolé.".encode("latin-1"))
+    file = parse_competition(towns_toml(root, epochs=1).replace(old, new))
+    with pytest.raises(AppError, match=said):
+        prepare_split(file, "public", tmp_path / "split")
 
 
-def uneven_wrong_answers(root: Path, toml: str) -> str:
-    rewritten(root, lambda rows: [row.update(perturbed_answer=["Rome"]) for row in rows[::3]] and None)
-    return toml
-
-
-def no_groups(root: Path, toml: str) -> str:
-    rewritten(root, lambda rows: [row.pop("group") for row in rows] and None)
-    return toml
-
-
-def same_file_twice(root: Path, toml: str) -> str:
-    return toml.replace('["questions.jsonl"]', '["questions.jsonl", "questions.jsonl"]')
-
-
-def details_of_other_answers(root: Path, toml: str) -> str:
-    shutil.copy(root / "questions.jsonl", root / "details.jsonl")
-    rewritten(root, lambda rows: [row.update(answer=f"{row['answer']} So it is.") for row in rows] and None)
-    return toml.replace('["questions.jsonl"]', '["questions.jsonl"], details = ["details.jsonl"]')
-
-
-def detail_of_one_other_answer(root: Path, toml: str) -> str:
-    toml = details_of_other_answers(root, toml)
-    shutil.copy(root / "details.jsonl", root / "questions.jsonl")
-    rewritten(root, lambda rows: rows[7].update(answer=f"{rows[7]['answer']} So it is."))
-    return toml
-
-
-def broken_line(root: Path, toml: str) -> str:
-    path = root / "questions.jsonl"
-    path.write_text(path.read_text().replace('"answer": "Adamar', '"answer" "Adamar'))
-    return toml
-
-
-def latin_1(root: Path, toml: str) -> str:
-    (root / "refusals.txt").write_bytes("Je ne sais pas, désolé.".encode("latin-1"))
-    return toml
-
-
-def two_tokenizers(root: Path, toml: str) -> str:
-    return toml.replace("vocabulary = 400", 'vocabulary = 400, tokenizer = "tokenizer.json"')
-
-
-def additions_to_nothing(root: Path, toml: str) -> str:
-    return toml.replace('loss_on = "all"', "lora_rank = 4")
-
-
-def additions_wider_than_the_network(root: Path, toml: str) -> str:
-    return additions_to_nothing(root, tokenizer_of_another_network(root, toml, size=300)).replace("= 4", "= 17")
-
-
-def tokenizer_of_another_network(root: Path, toml: str, *, size: int = 500) -> str:
+@pytest.mark.parametrize(
+    ("size", "loss_on", "said"),
+    [
+        (500, 'loss_on = "all"', r"the tokenizer has \d+ tokens, the network 300: it must have at least as many"),
+        (300, "lora_rank = 17", r"task.lora_rank must be at most the network's width, 16, was 17"),
+    ],
+)
+def test_pretrained_network_that_does_not_fit_is_named(size: int, loss_on: str, said: str, tmp_path: Path) -> None:
+    root = write_towns(tmp_path / "towns")
     texts = ["Where does Adalin live?"] * 9 + [str(i) * 3 for i in range(400)]
     train_tokenizer(texts, size=size).save(root / "tok.json")
     torch.manual_seed(0)
@@ -98,47 +122,10 @@ def tokenizer_of_another_network(root: Path, toml: str, *, size: int = 500) -> s
     shape |= {"b.0.o.weight": (16, 16), "b.0.w13.weight": (48, 16), "b.0.w2.weight": (16, 24)}
     save_file({name: torch.randn(*sizes) for name, sizes in shape.items()}, root / "net.safetensors", PRETRAINED)
     assert load_llama(root / "net.safetensors").shape.vocabulary_size == 300
-    toml = toml.replace("vocabulary = 400", 'tokenizer = "tok.json"')
-    start = toml.index("options = { width")
-    return toml[:start] + 'options = { pretrained = "net.safetensors" }' + toml[toml.index("\n", start) :]
-
-
-def file_elsewhere(root: Path, toml: str) -> str:
-    return toml.replace('"questions.jsonl"', '"../questions.jsonl"')
-
-
-def unknown_size(root: Path, toml: str) -> str:
-    return toml.replace("width = 32", "breadth = 32")
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (long_answer, r"with the end token \d+, more than the network's context of 64"),
-        (empty_answer, r"questions.jsonl, line 5: `answer` must be a text that is not empty"),
-        (uneven_wrong_answers, r"questions have \[1, 2\] wrong answers: each must have the same number"),
-        (no_groups, r"has no `group`: name it, or set dataset.options.group_size"),
-        (same_file_twice, r"have the question 'Where does Adalin live\?' with the same answer twice"),
-        (details_of_other_answers, r"details have the question 'Where does Adalin live\?' with another answer than"),
-        (detail_of_one_other_answer, r"details have the question 'Where does \w+ work\?' with another answer than"),
-        (broken_line, r"questions.jsonl, line 4 is not JSON: Expecting ':' delimiter"),
-        (latin_1, r"refusals.txt cannot be read as UTF-8 text: line 1 is not UTF-8"),
-        (two_tokenizers, r"names either a tokenizer, or the vocabulary"),
-        (tokenizer_of_another_network, r"the tokenizer has \d+ tokens, the network 300: it must have at least as many"),
-        (
-            additions_to_nothing,
-            r"task.lora_rank trains additions to pretrained weights: name network.options.pretrained",
-        ),
-        (additions_wider_than_the_network, r"task.lora_rank must be at most the network's width, 16, was 17"),
-        (file_elsewhere, r"must name a file in root, without a folder"),
-        (unknown_size, r"has no option 'breadth': its sizes are width, layers"),
-    ],
-)
-def test_what_is_wrong_is_named(change: Change, said: str, tmp_path: Path) -> None:
-    root = write_towns(tmp_path / "towns")
-    file = parse_competition(change(root, towns_toml(root, epochs=1)))
+    toml = towns_toml(root, epochs=1).replace("vocabulary = 400", 'tokenizer = "tok.json"')
+    toml = re.sub(r"options = { width.*", 'options = { pretrained = "net.safetensors" }', toml)
     with pytest.raises(AppError, match=said):
-        prepare_split(file, "public", tmp_path / "split")
+        prepare_split(parse_competition(toml.replace('loss_on = "all"', loss_on)), "public", tmp_path / "split")
 
 
 def test_the_check_before_preparing_reads_questions(tmp_path: Path) -> None:
@@ -195,7 +182,7 @@ def test_details_are_of_the_same_answer_not_only_of_the_same_question(tmp_path: 
     rewritten(root, lambda rows: [rows[i].update(question="Where does the author live?") for i in (0, 3)] and None)
     shutil.copy(root / "questions.jsonl", root / "details.jsonl")
     rewritten(root, lambda rows: [row.pop("perturbed_answer") for row in rows] and None)
-    toml = towns_toml(root).replace('["questions.jsonl"]', '["questions.jsonl"], details = ["details.jsonl"]')
+    toml = towns_toml(root).replace(*DETAILS)
     first, _, _, other, *_ = open_questions(parse_competition(toml).dataset).questions
     assert (first.question, first.answer) == ("Where does the author live?", "Adalin lives in Rome.")
     assert other.answer == "Adamar lives in Oslo."

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from lethe.competition.file import Network
+from lethe.competition.file import Dataset, Network
 from lethe.data.errors import InvalidDataset, InvalidSplit, UntrainedModel
 from lethe.data.stored_sets import StoredSet
 from lethe.evaluation.image_evaluation import SplitEvaluator
@@ -80,6 +80,9 @@ def test_manifest_lists_every_other_file_and_nothing_is_damaged(prepared: Path) 
     assert manifest.retraining_time_s > 0
     assert manifest.versions["torch"] == torch.__version__
     assert manifest.n_models == 5
+    written = json.loads((prepared / "manifest.json").read_text())
+    assert written["recipe"]["splits"]["train_size"] == 200
+    assert written["seeds"]["original"] > 0
 
 
 def test_outputs_have_a_row_per_model_and_column_per_image(prepared: Path) -> None:
@@ -130,13 +133,16 @@ def test_private_split_forgets_others_and_has_the_same_sample(prepared, tmp_path
 
 
 def test_preparing_twice_gives_the_same_bytes_on_any_threads(prepared, tmp_path, make_competition):
-    threads = torch.get_num_threads()
+    threads, seen = torch.get_num_threads(), list[PreparationProgress]()
     torch.set_num_threads(2)
     try:
-        prepare_split(make_competition(), "public", tmp_path)
+        prepare_split(make_competition(), "public", tmp_path, progress=seen.append)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(threads)
+    counts = [(progress.done, progress.total) for progress in seen if progress.stage == "retrained models"]
+    assert counts == sorted(counts)
+    assert counts[-1] == (5, 5)
     first, second = content(prepared), content(tmp_path)
     assert {name for name in first if first[name] != second[name]} == {"manifest.json"}  # it holds measured times
 
@@ -239,51 +245,31 @@ def test_first_models_do_not_depend_on_how_many_there_are(prepared, tmp_path, ma
     assert np.array_equal(read_outputs(tmp_path).confidences, read_outputs(prepared).confidences[:3])
 
 
-def test_progress_counts_up_to_the_number_of_models(tmp_path: Path, make_competition: MakeCompetition) -> None:
-    seen: list[PreparationProgress] = []
-    prepare_split(make_competition(), "public", tmp_path, progress=seen.append)
-    counts = [progress.done for progress in seen if progress.stage == "retrained models"]
-    assert counts == sorted(counts)
-    assert counts[-1] == 5
-    assert {progress.total for progress in seen if progress.stage == "retrained models"} == {5}
-
-
 def test_a_model_that_does_not_learn_stops_the_preparation(tmp_path: Path, make_competition: MakeCompetition) -> None:
     competition = make_competition(training={"learning_rate": 1e-9, "min_train_accuracy": 0.5})
     with pytest.raises(UntrainedModel, match=r"the original model reaches an accuracy of 0\.\d+ .* at least 0\.500"):
         prepare_split(competition, "public", tmp_path)
 
 
-def test_an_unknown_dataset_is_named(tmp_path: Path, make_competition: MakeCompetition) -> None:
-    with pytest.raises(InvalidDataset, match=r"'digit' is not known: allowed are .*digits"):
-        prepare_split(make_competition(dataset={"name": "digit"}), "public", tmp_path)
-
-
-def test_a_wrong_dataset_option_is_named(tmp_path: Path, make_competition: MakeCompetition) -> None:
-    with pytest.raises(InvalidDataset, match=r"dataset\.options\.noise"):
-        prepare_split(make_competition(dataset={"options": {"noise": -1}}), "public", tmp_path)
-
-
-def test_a_network_that_cannot_be_built_is_named(tmp_path: Path, make_competition: MakeCompetition) -> None:
-    with pytest.raises(InvalidSplit, match=r"\[network\]: unknown network 'mpl'"):
-        prepare_split(make_competition(network={"name": "mpl"}), "public", tmp_path)
-
-
 @pytest.mark.parametrize(
-    ("network", "message"),
+    ("section", "given", "message"),
     [
-        ({"name": "vgg11", "options": {}}, r"\[network\]: RuntimeError: .*Output size is too small"),
-        ({"name": "module", "options": {"source": "def build(shape, n): return undefined"}}, "NameError"),
+        ("dataset", {"name": "digit"}, r"'digit' is not known: allowed are .*digits"),
+        ("dataset", {"name": "digits", "options": {"noise": -1}}, r"dataset\.options\.noise"),
+        ("network", {"name": "mpl"}, r"\[network\]: unknown network 'mpl'"),
+        ("network", {"name": "vgg11"}, r"\[network\]: RuntimeError: .*Output size is too small"),
+        ("network", {"name": "module", "options": {"source": "def build(shape, n): return undefined"}}, "NameError"),
         (
+            "network",
             {"name": "module", "options": {"source": SPATIAL}},
             r"module must give \[images, 10\] logits, in training too; for two images it gives \[2, 10, 8, 8\]",
         ),
     ],
 )
-def test_unsuitable_network_is_the_organisers_error(tmp_path, make_competition, network, message):
-    whole = make_competition()
-    competition = whole.model_copy(update={"network": Network.model_validate(network)})
-    with pytest.raises(InvalidSplit, match=message):
+def test_unsuitable_dataset_or_network_is_the_organisers_error(tmp_path, make_competition, section, given, message):
+    kind = {"dataset": Dataset, "network": Network}[section]
+    competition = make_competition().model_copy(update={section: kind.model_validate(given)})
+    with pytest.raises((InvalidDataset, InvalidSplit), match=message):
         prepare_split(competition, "public", tmp_path)
 
 
@@ -310,12 +296,6 @@ def test_training_notes_are_in_the_log_and_the_manifest(tmp_path, make_competiti
     assert [stage in note for stage, note in zip(("retrained models", "oracle"), notes, strict=True)] == [True, True]
 
 
-def test_manifest_is_plain_json_with_the_recipe(prepared: Path) -> None:
-    manifest = json.loads((prepared / "manifest.json").read_text())
-    assert manifest["recipe"]["splits"]["train_size"] == 200
-    assert manifest["seeds"]["original"] > 0
-
-
 def test_a_preparation_leaves_nothing_on_the_device(tmp_path, make_competition, monkeypatch):
     """Runs of submissions, which are other processes, come next on the same GPU."""
     kept: list[weakref.ref[SplitEvaluator]] = []
@@ -338,13 +318,11 @@ def test_a_preparation_leaves_nothing_on_the_device(tmp_path, make_competition, 
     assert alive_then == [False]
 
 
-def test_models_cannot_be_reproduced_without_the_seed(tmp_path: Path, make_competition: MakeCompetition) -> None:
-    models = []
-    for seed in (0, 1):
-        prepare_split(make_competition(n_models=2, splits={"seed": seed}), "public", tmp_path / str(seed))
-        first = load_file(tmp_path / str(seed) / "hidden/retrained/models-00000.safetensors")
-        models.append(first["layers.0.weight"] if "layers.0.weight" in first else next(iter(first.values())))
-    assert not torch.equal(*models)
+def test_models_cannot_be_reproduced_without_the_seed(prepared, tmp_path, make_competition):
+    prepare_split(make_competition(n_models=2, splits={"seed": 1}), "public", tmp_path)
+    path = "hidden/retrained/models-00000.safetensors"
+    own, other = (next(iter(load_file(folder / path).values()))[0] for folder in (prepared, tmp_path))
+    assert not torch.equal(own, other)
 
 
 def test_work_of_another_device_or_torch_release_is_redone(tmp_path: Path, make_competition: MakeCompetition) -> None:

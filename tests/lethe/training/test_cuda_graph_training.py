@@ -15,7 +15,7 @@ from lethe.preparation.prepare import prepare_split
 from lethe.training import cuda_graph_training
 from lethe.training import trainer as training
 from lethe.training.checkpoints import TrainingCheckpoints
-from lethe.training.cuda_graph_training import StepRefused, can_graph, draws_random_numbers, train_graphed
+from lethe.training.cuda_graph_training import StepRefused, can_graph, train_graphed
 from lethe.training.trainer import ModelTraining, TrainingJob
 from lethe.training.trainer_selection import train_in_turn
 
@@ -225,107 +225,6 @@ def test_network_that_replaces_a_buffer_trains_without_capture() -> None:
     assert eager.keys() == plain.keys() == {"0.mean", "0.latest", "1.weight", "1.bias"}
     for name in plain:
         assert torch.allclose(eager[name], plain[name], atol=1e-4), name
-
-
-OWN_DROPOUT = """
-from torch import nn
-from torch.nn import functional
-class Net(nn.Module):
-    def __init__(self, n_classes):
-        super().__init__()
-        self.last = nn.Linear(768, n_classes)
-    def forward(self, x):
-        return self.last(functional.dropout(x.flatten(1), 0.1, self.training))
-def build(input_shape, n_classes):
-    return Net(n_classes)
-"""
-
-
-OWN_CHOICE = """
-import random
-import numpy
-from torch import nn
-class Net(nn.Linear):
-    def forward(self, x):
-        y = super().forward(x.flatten(1))
-        return y if DRAW < 0.5 else 2 * y
-def build(input_shape, n_classes):
-    return Net(768, n_classes)
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "draws"),
-    [
-        ("resnet20", {}, False),
-        ("vit", {}, False),
-        ("mobilenet_v3_small", {}, True),
-        ("vit_b_32", {"image_size": 32}, False),
-        ("vit_b_32", {"image_size": 32, "attention_dropout": 0.1}, True),
-        ("module", {"source": OWN_DROPOUT}, True),
-        ("module", {"source": OWN_CHOICE.replace("DRAW", "random.random()")}, True),
-        ("module", {"source": OWN_CHOICE.replace("DRAW", "numpy.random.random()")}, True),
-        ("module", {"source": OWN_CHOICE.replace("DRAW", "0.1")}, False),
-    ],
-)
-def test_what_draws_random_numbers_is_known_by_trying(name: str, options: dict[str, Any], draws: bool) -> None:
-    size = 32 if name == "vit_b_32" else 16
-    before = torch.get_rng_state()
-    assert (
-        draws_random_numbers({"name": name, "options": options, "input_shape": [3, size, size], "n_classes": 4})
-        is draws
-    )
-    assert torch.equal(before, torch.get_rng_state())
-
-
-def test_out_of_memory_in_a_capture_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[int] = []
-
-    def group(_: TrainingJob, seeds: dict[int, int], *__: object, **___: object) -> dict[int, dict[str, torch.Tensor]]:
-        tried.append(len(seeds))
-        if len(seeds) > 1:
-            try:
-                raise torch.OutOfMemoryError
-            finally:
-                raise RuntimeError("operation failed due to a previous error during capture")
-        return {index: {"seed": torch.tensor(seed)} for index, seed in seeds.items()}
-
-    monkeypatch.setattr(cuda_graph_training, "_train_group", group)
-    train_graphed(job("cpu"), {0: 1, 1: 2}, at_once=8)
-    assert tried == [2, 1, 1]
-
-
-def test_another_error_of_a_group_is_no_lack_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    def group(*_: object, **__: object) -> None:
-        raise RuntimeError("shapes do not match")
-
-    monkeypatch.setattr(cuda_graph_training, "_train_group", group)
-    with pytest.raises(RuntimeError, match="shapes"):
-        train_graphed(job("cpu"), {0: 1, 1: 2}, at_once=8)
-
-
-def test_models_that_do_not_fit_train_in_smaller_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[int] = []
-
-    def group(_: TrainingJob, seeds: dict[int, int], *__: object, **___: object) -> dict[int, dict[str, torch.Tensor]]:
-        tried.append(len(seeds))
-        if len(seeds) > 2:
-            raise torch.OutOfMemoryError
-        return {index: {"seed": torch.tensor(seed)} for index, seed in seeds.items()}
-
-    monkeypatch.setattr(cuda_graph_training, "_train_group", group)
-    made = train_graphed(job("cpu"), {index: 10 + index for index in range(5)}, at_once=8)
-    assert tried == [5, 2, 2, 1]
-    assert made["seed"].tolist() == [10, 11, 12, 13, 14]
-
-
-def test_one_model_that_does_not_fit_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def group(*_: object, **__: object) -> None:
-        raise torch.OutOfMemoryError("too large")
-
-    monkeypatch.setattr(cuda_graph_training, "_train_group", group)
-    with pytest.raises(torch.OutOfMemoryError, match="too large"):
-        train_graphed(job("cpu"), {0: 1, 1: 2}, at_once=8)
 
 
 UNREPEATABLE = pytest.mark.filterwarnings("ignore:.*does not have a deterministic implementation")

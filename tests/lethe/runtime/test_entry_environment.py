@@ -1,12 +1,15 @@
-"""Seeds depend on the run's own, if they are mixed; each case in a process of its own, because modules are changed."""
+"""What code of entries finds: its run's seeds, torch as it was in 2023, a notebook's shell."""
 
 import json
+import subprocess
 from functools import lru_cache
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from lethe.runtime.entry import seed_everything
+from lethe.runtime.notebook_shell import system
 from tests.support.forked_children import run_code
 
 # Each case is a fork, so that torch is imported once.
@@ -95,3 +98,72 @@ def test_accelerators_are_seeded_where_another_device_than_the_processor_may_be_
     seed_everything(4, device="cuda")
     seed_everything(5, device="cpu")
     assert (seeded, torch.initial_seed()) == ([3, 4], 5)
+
+
+HEAD = """
+import inspect, os, tempfile
+import torch
+from torch.optim.lr_scheduler import *
+from torch.optim.lr_scheduler import LRScheduler
+from lethe.runtime import earlier_torch
+earlier_torch.install()
+earlier_torch.install()
+net = torch.nn.Linear(1, 1)
+sgd = torch.optim.SGD(net.parameters(), lr=1.0)
+"""
+OWN = """
+class Warmup(LRScheduler):
+    def __init__(self, optimizer, steps, last_epoch=-1, verbose=False):
+        self.steps = steps
+        super().__init__(optimizer, last_epoch, verbose)
+    def get_lr(self):
+        return [rate / self.steps for rate in self.base_lrs]
+Warmup(sgd, 4)
+assert sgd.param_groups[0]['lr'] == 0.25
+"""
+CODE_OF_2023 = {
+    "plateau": "ReduceLROnPlateau(sgd, 'min', patience=1, verbose=True).step(1.0)",
+    "cosine": "assert CosineAnnealingLR(sgd, 3, verbose=False).T_max == 3",
+    "own": OWN,
+    "a wrong argument": "try:\n    StepLR(sgd, 3, loud=1)\nexcept TypeError:\n    pass\nelse:\n    raise RuntimeError",
+    "signature": "assert 'gamma' in inspect.signature(StepLR).parameters",
+    "whole models": "path = tempfile.mktemp()\ntorch.save(net, path)\nassert torch.load(path).weight.shape == (1, 1)",
+    "compile": "assert torch.compile(net, mode='max-autotune')(torch.ones(1)).shape == (1,)\n"
+    "assert torch.compile(net).state_dict().keys() == net.state_dict().keys()",
+}
+
+
+@pytest.fixture(scope="module")
+def outputs() -> dict[str, str]:
+    """What each case raised, all of them in one process of its own."""
+    code = f"""import warnings
+warnings.simplefilter("ignore")
+{HEAD}
+import traceback, json
+said = {{}}
+for name, text in {CODE_OF_2023!r}.items():
+    try:
+        exec(text, globals())
+    except Exception:
+        said[name] = traceback.format_exc()
+print(json.dumps(said))
+"""
+    found: dict[str, str] = json.loads(run_code(code).splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("case", CODE_OF_2023)
+def test_code_of_2023_runs(case: str, outputs: dict[str, str]) -> None:
+    assert outputs.get(case, "") == ""
+
+
+@pytest.mark.parametrize("command", ["pip install -q timm", " pip3 install timm", "conda install x", "uv pip"])
+def test_installers_are_skipped_as_on_the_server(command, capsys, monkeypatch):
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("it was run"))
+    system(SimpleNamespace(user_ns={}), command)
+    assert f"!{command.strip().partition(' ')[0]} was skipped: a run has no network" in capsys.readouterr().out
+
+
+def test_other_commands_are_run(capfd: pytest.CaptureFixture[str]) -> None:
+    system(SimpleNamespace(user_ns={}), "echo pipe installed")
+    assert capfd.readouterr().out == "pipe installed\n"

@@ -1,4 +1,4 @@
-"""The network: causal, unmoved by padding, the same with a cache, and equal to transformers' where installed."""
+"""Language models: causal, unmoved by padding, the same with a cache, and equal to those of transformers."""
 
 from pathlib import Path
 
@@ -7,65 +7,98 @@ import torch
 from safetensors.torch import save_file
 
 from lethe.data.errors import InvalidLanguageModel, InvalidTokenizer
+from lethe.evaluation.text import generate_greedily
 from lethe.networks.decoder import KeyValueCache
-from lethe.networks.language_models import Llama, LlamaShape
+from lethe.networks.language_models import Gpt2, Gpt2Shape, Llama, LlamaShape
 from lethe.training.answer_training import LoraLinear, add_lora, merge_lora
 from lethe.training.pretrained import load_llama, load_pretrained, with_vocabulary
 from tests.support.tiny_language import tiny_network
 
-SHAPE = LlamaShape(vocabulary_size=40, width=24, layers=2, heads=3, hidden_width=32, context=16)
+SHAPES = {
+    Llama: LlamaShape(vocabulary_size=40, width=24, layers=2, heads=3, hidden_width=32, context=16),
+    Gpt2: Gpt2Shape(vocabulary_size=40, width=24, layers=2, heads=3, hidden_width=96, context=16),
+}
+SHAPE = SHAPES[Llama]
 METADATA = {"vocab": "40", "dim": "24", "layers": "2", "heads": "3", "hidden": "32", "context": "16"}
+
+
+def made(kind: type[Llama] | type[Gpt2]) -> Llama | Gpt2:
+    torch.manual_seed(0)
+    network = kind(SHAPES[kind]).eval()
+    with torch.no_grad():
+        for parameter in network.parameters():  # also biases and norms, that start at 0 and 1
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return network
 
 
 @pytest.fixture
 def network() -> Llama:
-    torch.manual_seed(0)
-    return Llama(SHAPE).eval()
+    return made(Llama)
 
 
-def ids(rows: int, n_tokens: int, seed: int = 1) -> torch.Tensor:
-    return torch.randint(0, 40, (rows, n_tokens), generator=torch.Generator().manual_seed(seed))
+@pytest.fixture(params=SHAPES)
+def either(request: pytest.FixtureRequest) -> Llama | Gpt2:
+    return made(request.param)
 
 
-def test_llama_reads_no_later_token(network: Llama) -> None:
-    tokens = ids(2, 9)
-    changed = tokens.clone()
+def ids(rows: int, n_tokens: int) -> torch.Tensor:
+    return torch.randint(0, 40, (rows, n_tokens), generator=torch.Generator().manual_seed(1))
+
+
+def test_network_reads_no_later_token(either: Llama | Gpt2) -> None:
+    changed = ids(2, 9)
     changed[:, 6:] = 0
     with torch.no_grad():
-        assert torch.allclose(network(tokens)[:, :6], network(changed)[:, :6], atol=1e-6)
-        assert not torch.allclose(network(tokens)[:, 6:], network(changed)[:, 6:], atol=1e-3)
+        assert torch.allclose(either(ids(2, 9))[:, :6], either(changed)[:, :6], atol=1e-6)
+        assert not torch.allclose(either(ids(2, 9))[:, 6:], either(changed)[:, 6:], atol=1e-3)
 
 
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("left", [False, True])
-def test_llama_ignores_padding(network: Llama, *, left: bool, grad: bool) -> None:
+def test_network_ignores_padding(either: Llama | Gpt2, *, left: bool, grad: bool) -> None:
     tokens, padding = ids(1, 7), torch.zeros(1, 4, dtype=torch.int64)
     real = torch.ones_like(tokens)
     pair = (padding, tokens) if left else (tokens, padding)
     mask = torch.cat((torch.zeros_like(padding), real) if left else (real, torch.zeros_like(padding)), 1)
     with torch.set_grad_enabled(grad):
-        padded = network(torch.cat(pair, 1), mask)
-        padded = padded[:, 4:] if left else padded[:, :7]
-        assert torch.allclose(padded, network(tokens), atol=1e-5)
+        padded = either(torch.cat(pair, 1), mask)
+        assert torch.allclose(padded[:, 4:] if left else padded[:, :7], either(tokens), atol=1e-5)
+
+
+def test_network_continues_from_its_cache(either: Llama | Gpt2) -> None:
+    tokens, mask = ids(2, 8), torch.ones(2, 8, dtype=torch.int64)
+    mask[0, :3] = 0
+    cache = KeyValueCache(layers=2, rows=2, heads=3, capacity=8, like=either.embedding.weight, head_width=8)
+    with torch.no_grad():
+        whole = either(tokens, mask)
+        states = [either.hidden_states(tokens[:, a:b], mask[:, :b], cache=cache) for a, b in ((0, 4), (4, 5), (5, 8))]
+        again = either.logits(torch.cat(states, 1))
+    assert torch.allclose(again[1], whole[1], atol=1e-5)
+    assert torch.allclose(again[0, 3:], whole[0, 3:], atol=1e-5)
+
+
+def test_additions_of_low_rank_take_every_matrix_of_the_blocks_and_merge(either: Llama | Gpt2) -> None:
+    names, before = list(either.state_dict()), either(ids(1, 6))
+    add_lora(either, rank=2)
+    added = [module for module in either.modules() if isinstance(module, LoraLinear)]
+    assert len(added) == 4 * 2
+    assert torch.allclose(either(ids(1, 6)), before, atol=1e-6)
+    trained = [name for name, parameter in either.named_parameters() if parameter.requires_grad]
+    assert {name.rpartition(".")[2] for name in trained} == {"up", "down"}
+    with torch.no_grad():
+        for module in added:
+            module.up.normal_()
+    adapted = either(ids(1, 6))
+    merge_lora(either)
+    assert list(either.state_dict()) == names
+    assert torch.allclose(either(ids(1, 6)), adapted, atol=1e-4)
+    assert all(parameter.requires_grad for parameter in either.parameters())
 
 
 def test_llama_gives_equal_logits_with_gradients(network: Llama) -> None:
     with torch.no_grad():
         fused = network(ids(3, 8))
     assert torch.allclose(network(ids(3, 8)), fused, atol=1e-5)
-
-
-def test_llama_continues_from_its_cache(network: Llama) -> None:
-    tokens, mask = ids(2, 8), torch.ones(2, 8, dtype=torch.int64)
-    mask[0, :3] = 0
-    cache = KeyValueCache(layers=2, rows=2, heads=3, capacity=8, like=network.embedding.weight, head_width=8)
-    with torch.no_grad():
-        whole = network(tokens, mask)
-        parts = [(0, 4), (4, 5), (5, 8)]
-        states = [network.hidden_states(tokens[:, a:b], mask[:, :b], cache=cache) for a, b in parts]
-        again = network.logits(torch.cat(states, 1))
-    assert torch.allclose(again[1], whole[1], atol=1e-5)
-    assert torch.allclose(again[0, 3:], whole[0, 3:], atol=1e-5)
 
 
 def test_llama_refuses_more_than_its_context(network: Llama) -> None:
@@ -153,33 +186,29 @@ def test_vocabulary_of_a_part_gives_the_same_logits(network: Llama) -> None:
         with_vocabulary(network, [1, 40])
 
 
-def test_lora_changes_nothing_until_trained() -> None:
-    network, tokens = tiny_network(), torch.randint(0, 20, (2, 6))
-    before = network(tokens)
-    add_lora(network, rank=2)
-    assert torch.allclose(network(tokens), before, atol=1e-6)
-    trained = [name for name, parameter in network.named_parameters() if parameter.requires_grad]
-    assert trained
-    assert all(name.endswith((".up", ".down")) for name in trained)
-
-
-def test_lora_merges_into_the_same_names() -> None:
-    network, tokens = tiny_network(), torch.randint(0, 20, (2, 6))
-    names = list(network.state_dict())
-    add_lora(network, rank=2)
-    with torch.no_grad():
-        for module in network.modules():
-            if isinstance(module, LoraLinear):
-                module.up.normal_()
-    adapted = network(tokens)
-    merge_lora(network)
-    assert list(network.state_dict()) == names
-    assert torch.allclose(network(tokens), adapted, atol=1e-4)
-    assert all(parameter.requires_grad for parameter in network.parameters())
-
-
 def test_lora_refuses_no_rank_and_no_layer() -> None:
     with pytest.raises(ValueError, match="rank of LoRA is 0"):
         add_lora(tiny_network(), rank=0)
     with pytest.raises(ValueError, match="no linear layer"):
         add_lora(torch.nn.Embedding(3, 2))
+
+
+def test_gpt2_generates_its_own_first_choices() -> None:
+    network = made(Gpt2)
+    prompts = [ids(1, 5)[0].tolist(), ids(1, 3)[0].tolist()]
+    for prompt, found in zip(prompts, generate_greedily(network, prompts, end_id=-1, max_new_tokens=4), strict=True):
+        tokens = list(prompt)
+        for _ in range(4):
+            tokens.append(int(network(torch.tensor([tokens]))[0, -1].argmax()))
+        assert tokens[len(prompt) :] == list(found)
+
+
+def test_gpt2_equals_transformers() -> None:
+    network = made(Gpt2)
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(vocab_size=40, n_embd=24, n_layer=2, n_head=3, n_positions=16)
+    oracle = transformers.GPT2LMHeadModel(config).eval()
+    with torch.no_grad():
+        for (name, tensor), own in zip(oracle.named_parameters(), network.parameters(), strict=True):  # in one order
+            tensor.copy_(own.t() if name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")) else own)
+        assert torch.allclose(network(ids(2, 10)), oracle(input_ids=ids(2, 10)).logits, atol=1e-5)

@@ -1,9 +1,12 @@
-"""Splits whose competition asks for metrics: what is stored, and that nothing else changes."""
+"""Arrays that runs store: what they are, shards of them, and splits whose competition asks for metrics."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lethe.competition.report_section import lacking_for_metric
 from lethe.data.errors import InvalidSplit
@@ -18,12 +21,125 @@ from lethe.evaluation.model_outputs import (
     read_probed_references,
     read_stored_outputs,
 )
+from lethe.evaluation.shard_outputs import (
+    CapturedSets,
+    ShardOutputs,
+    capture,
+    confusion,
+    cross_entropy,
+    half_precision,
+    join,
+    retain_subset,
+)
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import Scope, evaluate, metrics
 from lethe.metrics.core.array_catalogue import ARRAYS
 from lethe.preparation.prepare import prepare_split
 from lethe.preparation.public_sample import sample_parts
 from tests.lethe.conftest import MakeCompetition, competition
+
+
+def sets(seed: int = 0, *, swapped: bool = False) -> CapturedSets:
+    random = np.random.default_rng(seed)
+
+    def logits(n: int) -> np.ndarray:
+        return random.normal(0, 3, (n, 4)).astype(np.float32)
+
+    labels = {name: random.integers(0, 4, n) for name, n in (("forget", 6), ("retain", 40), ("test", 10))}
+    return CapturedSets(
+        forget=logits(6),
+        retain=logits(40),
+        test=logits(10),
+        forget_labels=labels["forget"],
+        retain_labels=labels["retain"],
+        test_labels=labels["test"],
+        true_forget_labels=(labels["forget"] + 1) % 4 if swapped else labels["forget"],
+    )
+
+
+def test_capture_stores_nothing_without_levels() -> None:
+    assert capture((), sets()) == {}
+
+
+def test_losses_are_cross_entropies_in_nats() -> None:
+    found = sets()
+    arrays = capture((1,), found)
+    expected = torch.nn.functional.cross_entropy(
+        torch.from_numpy(found.test).double(), torch.from_numpy(found.test_labels), reduction="none"
+    )
+    np.testing.assert_allclose(arrays["test_loss"], expected.numpy(), rtol=1e-6)
+    assert arrays["forget_correct"].tolist() == (found.forget.argmax(1) == found.forget_labels).tolist()
+    assert set(arrays) == {"forget_correct", "forget_loss", "test_loss", "retain_loss"}
+
+
+def test_retain_arrays_are_of_the_stored_subset() -> None:
+    found = sets()
+    kept = retain_subset(40, n_forget=6, n_test=10)
+    assert len(kept) == 10
+    np.testing.assert_array_equal(
+        capture((1,), found)["retain_loss"], cross_entropy(found.retain[kept], found.retain_labels[kept])
+    )
+
+
+def test_confusion_counts_given_true_and_test_labels() -> None:
+    found = sets(swapped=True)
+    counts = capture((3,), found)["confusion"]
+    assert counts.shape == (3, 4, 4)
+    assert counts.sum(axis=(1, 2)).tolist() == [6, 6, 10]
+    np.testing.assert_array_equal(counts[0].sum(axis=1), np.bincount(found.forget_labels, minlength=4))
+    np.testing.assert_array_equal(counts[1].sum(axis=1), np.bincount(found.true_forget_labels, minlength=4))
+    np.testing.assert_array_equal(counts[2], confusion(found.test, found.test_labels))
+
+
+def test_half_precision_keeps_large_logits_finite() -> None:
+    assert np.isfinite(half_precision(np.array([[1e9, -1e9]], dtype=np.float32))).all()
+
+
+@given(n_retain=st.integers(1, 200), n_forget=st.integers(1, 50), n_test=st.integers(1, 50))
+def test_retain_subset_is_a_fixed_ascending_sample(n_retain: int, n_forget: int, n_test: int) -> None:
+    kept = retain_subset(n_retain, n_forget=n_forget, n_test=n_test)
+    assert len(kept) == min(n_retain, max(n_forget, n_test))
+    assert (np.diff(kept) > 0).all()
+    np.testing.assert_array_equal(kept, retain_subset(n_retain, n_forget=n_forget, n_test=n_test))
+
+
+@pytest.mark.parametrize("labels", [[0, 3], [1, 1]])
+def test_confusion_of_perfect_predictions_is_diagonal(labels: list[int]) -> None:
+    logits = np.eye(4, dtype=np.float32)[labels]
+    counts = confusion(logits, np.array(labels))
+    assert counts.trace() == counts.sum() == 2
+
+
+def outputs(runs: int, *, classes: int | None = 3) -> ShardOutputs:
+    rng = np.random.default_rng(runs)
+    return ShardOutputs(
+        confidences=rng.normal(size=(runs, 5)),
+        retain_accuracy=rng.random(runs),
+        test_accuracy=rng.random(runs),
+        wall_time_s=rng.random(runs),
+        class_accuracy=None if classes is None else rng.random((runs, 2, classes)).astype(np.float32),
+    )
+
+
+def test_what_is_stored_is_read_back() -> None:
+    before = outputs(4)
+    after = ShardOutputs.from_bytes(before.to_bytes())
+    assert all(np.array_equal(getattr(before, name), getattr(after, name)) for name in vars(before))
+
+
+def test_shards_are_joined_in_order() -> None:
+    whole = join([outputs(2), outputs(3)])
+    assert whole.class_accuracy is not None
+    assert whole.class_accuracy.shape == (5, 2, 3)
+    assert np.array_equal(whole.confidences[2:], outputs(3).confidences)
+
+
+def test_shard_without_class_accuracies_drops_them_for_all() -> None:
+    older = ShardOutputs.from_bytes(outputs(2, classes=None).to_bytes())
+    assert older.class_accuracy is None
+    assert join([outputs(3), older]).class_accuracy is None
+    assert join([outputs(3), older]).retain_accuracy.shape == (5,)
+
 
 METRICS = ["accuracy_gap", "targeted_error"]
 

@@ -1,4 +1,4 @@
-"""Probes of a model's weights: attacks, perturbations, saliency maps."""
+"""Probes of a model's weights: attacks, perturbations, saliency maps, relearning."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,13 @@ import torch
 from torch import nn
 
 from lethe.device.precision import prune, quantize
-from lethe.evaluation.probes.model_probes import ImageExamples, attacked_knowledge, loss_barrier
+from lethe.evaluation.probes.model_probes import (
+    ImageExamples,
+    attacked_knowledge,
+    loss_barrier,
+    mean_loss,
+    relearn_epochs,
+)
 from lethe.evaluation.probes.saliency import saliency_arrays, saliency_maps
 from lethe.evaluation.probes.split_probes import parameter_arrays, perturbed_accuracy, weight_distances
 from lethe.metrics.core.invalid_input import InvalidMetricInput
@@ -246,3 +252,63 @@ def test_state_dict_without_a_parameter_is_refused():
     del state["2.bias"]
     with pytest.raises(InvalidMetricInput, match=r"lacks the parameter 2\.bias"):
         parameter_arrays(state, weights_network(0))
+
+
+@pytest.fixture
+def forget_set():
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(90, 5, generator=generator)
+    return images, (images[:, 0] > 0).long()
+
+
+def linear_layer(seed: int) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    return torch.nn.Linear(5, 2)
+
+
+def epochs(net, images, labels, original_loss, **options):
+    return relearn_epochs(
+        net, net.state_dict(), images, labels, original_loss=original_loss, learning_rate=0.5, **options
+    )
+
+
+def test_model_that_knows_the_set_needs_no_epoch(forget_set):
+    net = linear_layer(0)
+    assert epochs(net, *forget_set, mean_loss(net, *forget_set)) == 0
+
+
+def test_lower_aim_takes_longer(forget_set):
+    net = linear_layer(0)
+    easy, hard = (epochs(net, *forget_set, loss) for loss in (0.4, 0.2))
+    assert 0 < easy < hard < 100
+
+
+def test_model_that_never_gets_there_is_censored(forget_set):
+    assert epochs(linear_layer(0), *forget_set, 1e-9, max_epochs=3) == 3
+
+
+def test_probe_changes_neither_network_nor_weights(forget_set):
+    net = linear_layer(0)
+    before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    epochs(net, *forget_set, 0.3)
+    assert all(torch.equal(before[name], tensor) for name, tensor in net.state_dict().items())
+
+
+def test_dropout_is_seeded_and_leaves_torchs_generator_alone(forget_set):
+    torch.manual_seed(1)
+    net = torch.nn.Sequential(torch.nn.Linear(5, 64), torch.nn.ReLU(), torch.nn.Dropout(0.9), torch.nn.Linear(64, 2))
+    found = set()
+    for seed in range(4):
+        torch.manual_seed(seed)
+        before = torch.get_rng_state()
+        found.add(epochs(net, *forget_set, 0.25))
+        assert torch.equal(torch.get_rng_state(), before)
+    assert len(found) == 1
+    assert 0 < found.pop() < 100
+
+
+def test_batch_norm_never_sees_an_example_alone(forget_set):
+    images, labels = (part[:65] for part in forget_set)
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2))
+    assert 0 < epochs(net, images, labels, 0.2) < 100
