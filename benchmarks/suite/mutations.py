@@ -62,7 +62,7 @@ RULES = {
             "tests/server/test_sealed.py",
             "tests/server/rejudging",
             "tests/server/admin/test_moderation.py",
-            "tests/server/leaderboard/test_ladder.py",
+            "tests/server/leaderboard/test_boards.py",
         ),
     ),
     "sealed scores": Rule(

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from server.config import get_settings
 from server.models.account import Account, Role
+from server.models.competition import Competition
 from tests.support.instance import Instance, instance
 from tests.support.web import Visitor
 
@@ -45,3 +47,21 @@ def of_digits(server: Instance, olga: Account, organiser: dict[str, str]) -> dic
     """The headers of the organiser, who runs an open competition."""
     server.competition(organiser=olga)
     return organiser
+
+
+@pytest.fixture
+def mail(server: Instance, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the instance queue mails."""
+    monkeypatch.setenv("LETHE_SMTP_HOST", "127.0.0.1")
+    monkeypatch.setenv("LETHE_MAIL_FROM", "lethe@example.org")
+    get_settings.cache_clear()
+    yield
+    get_settings.cache_clear()
+
+
+@pytest.fixture
+def digits(server: Instance, olga: Account, visitor: Visitor) -> Competition:
+    """A competition whose organiser is logged in."""
+    competition = server.competition(organiser=olga)
+    visitor.log_in("olga")
+    return competition

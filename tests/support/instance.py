@@ -59,12 +59,12 @@ class Instance:
         with self.database.write() as session:
             return accounts.register(session, name=name, password=PASSWORD, role=role)
 
-    def confirmed_account(self, name: str, role: Role = Role.PARTICIPANT) -> Account:
-        """Make an account with a confirmed address, NAME@example.org."""
+    def confirmed_account(self, name: str, role: Role = Role.PARTICIPANT, *, address: str = "") -> Account:
+        """Make an account with a confirmed address, NAME@example.org if no other is given."""
         account = self.account(name, role)
         with self.database.write() as session:
             row = session.get_one(Account, account.id)
-            row.email, row.email_confirmed_at = f"{name}@example.org", now()
+            row.email, row.email_confirmed_at = address or f"{name}@example.org", now()
         return account
 
     def headers(self, account: Account) -> dict[str, str]:
@@ -103,6 +103,34 @@ class Instance:
                 split.manifest_sha256, split.n_forget, split.retraining_time_s = "0" * 64, 10, 100.0
             competition.state = str(state)
             return competition
+
+    def organised(self, slug: str = "digits", **values: Any) -> dict[str, str]:
+        """Make a competition that olga runs. Return the headers of her requests."""
+        olga = self.account("olga", Role.ORGANISER)
+        self.competition(slug, organiser=olga, **values)
+        return self.headers(olga)
+
+    def close(self, organiser: dict[str, str]) -> None:
+        """Close the competition by hand; its finals are re-scored."""
+        answer = self.client.post("/api/v1/competitions/digits/close", headers=organiser, json={"reason": "over"})
+        assert answer.status_code == 200, answer.text
+        self.tick()
+
+    def act(self, headers: dict[str, str], submission: str, verb: str, **values: str) -> Any:
+        """Let an organiser act on a submission, with a good reason."""
+        body = {"act": verb, "reason": "a good reason", **values}
+        path = f"/api/v1/competitions/digits/submissions/{submission}/acts"
+        return self.client.post(path, headers=headers, json=body)
+
+    def shown(self, headers: dict[str, str], submission: str) -> Any:
+        """Return a submission as its reader sees it."""
+        return self.client.get(f"/api/v1/submissions/{submission}", headers=headers).json()
+
+    def board(self, headers: dict[str, str] | None = None, **params: str) -> list[tuple[str, float]]:
+        """Return the teams of a board with their scores."""
+        answer = self.client.get("/api/v1/competitions/digits/leaderboard", headers=headers or {}, params=params)
+        assert answer.status_code == 200, answer.text
+        return [(row["team"], row["score"]) for row in answer.json()["rows"]]
 
     def score(
         self,

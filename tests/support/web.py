@@ -17,11 +17,13 @@ TOKEN = re.compile(r'name="csrf_token" value="([0-9a-f]+)"')
 
 
 class Visitor:
-    """One browser. Forms are sent with the token of the page that was looked at."""
+    """One browser, of nobody or of an account by its name. Forms are sent with the token of the page looked at."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Instance, name: str = "") -> None:
         self.client = instance.client
         self.client.cookies.clear()
+        if name:
+            self.log_in(name)
 
     def get(self, path: str, **options: Any) -> Response:
         return self.client.get(path, follow_redirects=options.pop("follow_redirects", False), **options)

@@ -13,6 +13,7 @@ from server.models.account import Account, AuditEvent, Role
 from server.models.competition import Competition, CompetitionState
 from server.models.evaluation import PrivateScore, PublicScore
 from server.models.notification import Delivery
+from server.models.submission import Submission
 from server.scoring import scores
 from server.web.organiser.checklist import checklist
 from tests.support.instance import Instance
@@ -21,7 +22,7 @@ from tests.support.scores import add_team, scored
 from tests.support.tasks import open_tasks, part_ids
 from tests.support.web import Visitor, plain_text
 
-WHY = "its code retrains within the limit"
+WHY = "a good reason"
 REASON = "It is above."
 HELD = {"flags": {"disagreement": 0.31, "reasons": [REASON], "suspect": True, "held": True}}
 FREE = {"flags": {"disagreement": 0.01, "reasons": [], "suspect": False, "held": False}}
@@ -30,23 +31,17 @@ LADDER = '[board]\nmode = "ladder"\nstep = 0.01'
 
 def opened(server: Instance, **options: Any) -> tuple[dict[str, str], dict[str, str], str]:
     """Return an organiser's headers, eve's, and the id of an unconfirmed submission of eve's, above one of ada's."""
-    organiser = server.account("olga", Role.ORGANISER)
-    server.competition(organiser=organiser, **options)
+    olga = server.organised(**options)
     eve = server.participant("eve")
     ids = [server.submit(headers).json()["id"] for headers in (eve, server.participant("ada"))]
     for submission, value, details in zip(ids, (0.75, 0.5), (HELD, FREE), strict=True):
         server.score(submission, value, details=details)
-    return server.headers(organiser), eve, ids[0]
+    return olga, eve, ids[0]
 
 
-def act(server: Instance, headers: dict[str, str], submission: str, verb: str, **values: str) -> Any:
-    body = {"act": verb, "reason": WHY, **values}
-    return server.client.post(f"{BASE}/submissions/{submission}/acts", headers=headers, json=body)
-
-
-def lines(server: Instance, **asked: str) -> list[tuple[int | None, str, str]]:
-    rows = server.client.get(f"{BASE}/leaderboard", params=asked).json()["rows"]
-    return [(row["rank"], row["team"], row["kind"]) for row in rows]
+def lines(server: Instance, slug: str = "digits") -> list[tuple[int | None, str, str]]:
+    rows = server.client.get(f"/api/v1/competitions/{slug}/leaderboard").json()["rows"]
+    return [(row["rank"], row["team"], row["kind"]) for row in rows if row["team_id"]]
 
 
 UNCONFIRMED = [(None, "eve", "unconfirmed"), (1, "ada", "team")]
@@ -56,7 +51,7 @@ CONFIRMED = [(1, "eve", "team"), (2, "ada", "team")]
 def test_unconfirmed_score_takes_no_rank_until_it_is_confirmed(both: Instance) -> None:
     olga, _, submission = opened(both)
     assert lines(both) == UNCONFIRMED
-    confirmed = act(both, olga, submission, "confirm")
+    confirmed = both.act(olga, submission, "confirm")
     assert (confirmed.status_code, confirmed.json()["score"]["is_unconfirmed"]) == (200, False)
     assert lines(both) == CONFIRMED
     with both.database.read() as session:
@@ -66,28 +61,28 @@ def test_unconfirmed_score_takes_no_rank_until_it_is_confirmed(both: Instance) -
 
 def test_only_an_unconfirmed_score_is_confirmed(server: Instance) -> None:
     olga, eve, submission = opened(server)
-    assert act(server, eve, submission, "confirm").status_code == 403
-    assert act(server, olga, submission, "confirm", split="private").status_code == 409
-    assert act(server, olga, submission, "confirm").status_code == 200
-    again = act(server, olga, submission, "confirm")
+    assert server.act(eve, submission, "confirm").status_code == 403
+    assert server.act(olga, submission, "confirm", split="private").status_code == 409
+    assert server.act(olga, submission, "confirm").status_code == 200
+    again = server.act(olga, submission, "confirm")
     assert (again.status_code, "no unconfirmed score on the public split" in again.json()["detail"]) == (409, True)
 
 
 def test_rerun_of_a_confirmed_score_is_judged_anew(server: Instance) -> None:
     olga, _, submission = opened(server)
-    act(server, olga, submission, "confirm")
-    act(server, olga, submission, "run-again")
+    server.act(olga, submission, "confirm")
+    server.act(olga, submission, "run-again")
     server.score(submission, 0.75, details=HELD)
     assert lines(server) == UNCONFIRMED
-    act(server, olga, submission, "run-again")
-    act(server, olga, submission, "cancel")
+    server.act(olga, submission, "run-again")
+    server.act(olga, submission, "cancel")
     assert lines(server) == UNCONFIRMED, "the one before it counts again, as it was"
 
 
 def test_rejudged_score_is_judged_anew_and_told(server: Instance) -> None:
     olga, _, submission = opened(server)
     webhook(server, olga)
-    act(server, olga, submission, "confirm")
+    server.act(olga, submission, "confirm")
     body = {"changed": "limits", "reason": WHY, "submissions": [submission]}
     made = server.client.post(f"{BASE}/rejudgings", headers=olga, json=body).json()["id"]
     finish(server, submission, 0.8, details=HELD)
@@ -102,8 +97,7 @@ def test_team_reads_that_a_score_is_unconfirmed_and_not_why(server: Instance) ->
     _, eve, submission = opened(server)
     shown = server.client.get(f"/api/v1/submissions/{submission}", headers=eve)
     assert shown.json()["score"]["is_unconfirmed"] is True
-    browser = Visitor(server)
-    browser.log_in("eve")
+    browser = Visitor(server, "eve")
     pages = [browser.get(path).text for path in (f"/submissions/{submission}", "/competitions/digits/submissions")]
     assert "no rank until an organiser has confirmed it" in plain_text(pages[0])
     for text in (*pages, shown.text, browser.get("/competitions/digits/leaderboard").text):
@@ -113,8 +107,7 @@ def test_team_reads_that_a_score_is_unconfirmed_and_not_why(server: Instance) ->
 
 def test_organiser_reads_the_reasons_and_confirms_on_the_page(server: Instance) -> None:
     *_, submission = opened(server)
-    olga = Visitor(server)
-    olga.log_in("olga")
+    olga = Visitor(server, "olga")
     path = f"/organise/digits/submissions/{submission}"
     page = plain_text(olga.get(path).text)
     for words in (REASON, "Unconfirmed.", "31 % of the oracle, of honest entries at most 15 %", "Confirm the score"):
@@ -128,18 +121,6 @@ def test_organiser_reads_the_reasons_and_confirms_on_the_page(server: Instance) 
     assert lines(server) == CONFIRMED
     audit = plain_text(olga.get("/organise/digits/audit").text)
     assert "confirmed the public score of" in audit
-
-
-def test_analysis_holds_the_number_and_its_reasons(server: Instance) -> None:
-    olga, _, submission = opened(server)
-    found = server.client.get(f"{BASE}/submissions/{submission}/analysis", headers=olga).json()
-    assert found["score"]["is_unconfirmed"] is True
-    assert found["doubt"] == {
-        "disagreement": 0.31,
-        "honest_disagreement": 0.15,
-        "reasons": [REASON],
-        "is_suspect": True,
-    }
 
 
 def webhook(server: Instance, olga: dict[str, str]) -> None:
@@ -156,10 +137,10 @@ def test_programs_are_told_of_an_unconfirmed_score(server: Instance) -> None:
     olga, _, submission = opened(server)
     assert told(server) == []
     webhook(server, olga)
-    act(server, olga, submission, "run-again")
+    server.act(olga, submission, "run-again")
     server.score(submission, 0.8, details=HELD)
     assert told(server) == [{"submission": submission, "split": "public"}]
-    act(server, olga, submission, "run-again")
+    server.act(olga, submission, "run-again")
     server.score(submission, 0.4, details=FREE)
     assert len(told(server)) == 1
 
@@ -181,9 +162,9 @@ def test_unconfirmed_scores_on_a_ladder(server: Instance) -> None:
     assert lines(server) == UNCONFIRMED
     lower = server.submit(eve, b"def unlearning(net, retain, forget, val):\n    return net\n").json()["id"]
     server.score(lower, 0.1, details=FREE)
-    shown = server.client.get(f"/api/v1/submissions/{lower}", headers=eve).json()["score"]
+    shown = server.shown(eve, lower)["score"]
     assert (shown["final_score"], shown["is_unconfirmed"]) == (0.75, True), "it is the value before it that is shown"
-    act(server, olga, submission, "confirm")
+    server.act(olga, submission, "confirm")
     assert lines(server) == CONFIRMED
 
 
@@ -207,17 +188,10 @@ def test_unconfirmed_final_is_on_the_private_board_and_the_checklist(both: Insta
     assert seen() == ([(None, "eve"), (1, "ada")], ["1 private score is unconfirmed"])
     headers = both.headers(olga)
     assert both.client.get(f"{BASE}/rescoring", headers=headers).json()["unconfirmed"] == 1
-    assert act(both, headers, submission, "confirm", split="private").status_code == 200
+    assert both.act(headers, submission, "confirm", split="private").status_code == 200
     assert seen() == ([(1, "eve"), (2, "ada")], [])
     with both.database.read() as session:
         assert session.scalars(select(PrivateScore.is_unconfirmed)).all() == [False, False]
-
-
-def test_checklist_before_the_close_counts_unconfirmed_scores(server: Instance) -> None:
-    opened(server)
-    with server.database.read() as session:
-        steps = checklist(session, session.scalars(select(Competition)).one())
-    assert ("close", "1 public score is unconfirmed") in [(steps.act, check.text) for check in steps.checks]
 
 
 def test_list_of_competitions_leaves_unconfirmed_scores_out(both: Instance) -> None:
@@ -231,7 +205,7 @@ def test_list_of_competitions_leaves_unconfirmed_scores_out(both: Instance) -> N
             return shown.teams, shown.best
 
     assert found() == (1, 0.5)
-    act(both, olga, submission, "confirm")
+    both.act(olga, submission, "confirm")
     assert found() == (2, 0.75)
 
 
@@ -261,33 +235,28 @@ def test_part_that_is_unconfirmed_takes_the_teams_combined_rank(server: Instance
         for part in own.values():
             server.score(part, value, details=FREE)
 
-    def ranks() -> list[tuple[int | None, str, str]]:
-        rows = server.client.get(f"{path}/leaderboard").json()["rows"]
-        return [(row["rank"], row["team"], row["kind"]) for row in rows if row["team_id"]]
-
-    assert ranks() == UNCONFIRMED
+    assert lines(server, "three") == UNCONFIRMED
     headers = server.headers(olga)
     body = {"act": "confirm", "reason": WHY}
     whole = server.client.post(f"{path}/submissions/{sent['eve']}/acts", headers=headers, json=body)
     assert (whole.status_code, "confirm the score of a part" in whole.json()["detail"]) == (409, True)
     part = part_ids(server, sent["eve"])["faces"]
     assert server.client.post(f"{path}/submissions/{part}/acts", headers=headers, json=body).status_code == 200
-    assert ranks() == CONFIRMED
+    assert lines(server, "three") == CONFIRMED
 
 
-def test_exports_and_pages_say_unconfirmed(server: Instance) -> None:
-    olga, *_ = opened(server)
-    board = server.client.get(f"{BASE}/exports/public-leaderboard", headers=olga).text
-    assert '"eve","unconfirmed"' in board
+def test_everything_that_organisers_read_says_unconfirmed(server: Instance) -> None:
+    olga, _, submission = opened(server)
+    found = server.client.get(f"{BASE}/submissions/{submission}/analysis", headers=olga).json()
+    assert found["score"]["is_unconfirmed"] is True
+    doubt = {"disagreement": 0.31, "honest_disagreement": 0.15, "reasons": [REASON], "is_suspect": True}
+    assert found["doubt"] == doubt
+    assert '"eve","unconfirmed"' in server.client.get(f"{BASE}/exports/public-leaderboard", headers=olga).text
     evaluations = server.client.get(f"{BASE}/exports/evaluations", headers=olga).text.splitlines()
     column = evaluations[0].split(",").index('"public_is_unconfirmed"')
     assert sorted(line.split(",")[column] for line in evaluations[1:]) == ["False", "True"]
     with server.database.read() as session:
-        team = next(row.entry.team_id for row in _rows(session) if row.entry.team == "eve")
-    page = plain_text(server.client.get(f"/competitions/digits/teams/{team}").text)
-    assert "unconfirmed" in page
-
-
-def _rows(session: Any) -> Any:
-    competition = session.scalars(select(Competition)).one()
-    return boards.whole_board(session, competition, Visibility.PUBLIC).rows
+        steps = checklist(session, session.scalars(select(Competition)).one())
+        team = session.get_one(Submission, submission).team_id
+    assert ("close", "1 public score is unconfirmed") in [(steps.act, check.text) for check in steps.checks]
+    assert "unconfirmed" in plain_text(server.client.get(f"/competitions/digits/teams/{team}").text)

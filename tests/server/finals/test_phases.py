@@ -1,7 +1,6 @@
 """Phases, late submissions and extensions: what is taken when, and what the close re-scores."""
 
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 from sqlalchemy import select
@@ -30,59 +29,34 @@ def phases(*begins: datetime) -> str:
     )
 
 
-def close(server: Instance, organiser: dict[str, str]) -> None:
-    assert server.client.post(f"{C}/close", headers=organiser, json={"reason": "over"}).status_code == 200
-    server.tick()
-
-
-def board(server: Instance, **asked: str) -> dict[str, Any]:
-    answer = server.client.get(f"{C}/leaderboard", params=asked)
-    assert answer.status_code == 200, answer.text
-    return {row["team"]: row["score"] for row in answer.json()["rows"]}
-
-
 def selected(server: Instance) -> list[str]:
     with server.database.read() as session:
         return list(session.scalars(select(Submission.id).where(Submission.selected.is_(True))))
 
 
 def test_late_submissions_are_unofficial_on_a_board_of_their_own(both: Instance) -> None:
-    server = both
-    owner = server.account("olga", Role.ORGANISER)
-    server.competition(organiser=owner, extra=LATE)
-    organiser, ada = server.headers(owner), server.participant("ada")
-    official = server.submit(ada).json()["id"]
-    server.score(official, 0.1)
-    close(server, organiser)
-    sent = server.submit(ada)
+    olga, ada = both.organised(extra=LATE), both.participant("ada")
+    official = both.submit(ada).json()["id"]
+    assert both.client.post(f"{C}/close", headers=olga, json={"reason": "over"}).status_code == 200
+    sent = both.submit(ada)
     assert (sent.status_code, sent.json()["phase"], sent.json()["is_official"]) == (201, "late", False)
-    server.score(sent.json()["id"], 0.9)
-    late_only = server.submit(server.participant("lea"))
-    server.score(late_only.json()["id"], 0.5)
-    assert server.client.put(f"/api/v1/submissions/{sent.json()['id']}/selection", headers=ada).status_code == 409
-    assert board(server) == {"ada": 0.1}
-    assert board(server, phase="late") == {"ada": 0.9, "lea": 0.5}
-    assert selected(server) == [official]
-    server.score(official, 0.2, visibility=Visibility.PRIVATE)
-    server.tick()
-    assert server.client.post(f"{C}/reveal", headers=organiser, json={"reason": "done"}).status_code == 200
-    assert board(server, board="private") == {"ada": 0.2}
-    assert server.submit(ada).status_code == 201  # practice goes on
-    assert server.submit(ada).status_code == 429  # with a quota of its own
-    answer = server.client.get(f"{C}/leaderboard", params={"board": "private", "phase": "late"})
+    both.score(official, 0.1)
+    both.tick()
+    assert selected(both) == [official], "an unfinished late one holds up no close"
+    both.score(sent.json()["id"], 0.9)
+    late_only = both.submit(both.participant("lea"))
+    both.score(late_only.json()["id"], 0.5)
+    assert both.client.put(f"/api/v1/submissions/{sent.json()['id']}/selection", headers=ada).status_code == 409
+    assert both.board() == [("ada", 0.1)]
+    assert both.board(phase="late") == [("ada", 0.9), ("lea", 0.5)]
+    both.score(official, 0.2, visibility=Visibility.PRIVATE)
+    both.tick()
+    assert both.client.post(f"{C}/reveal", headers=olga, json={"reason": "done"}).status_code == 200
+    assert both.board(board="private") == [("ada", 0.2)]
+    assert both.submit(ada).status_code == 201  # practice goes on
+    assert both.submit(ada).status_code == 429  # with a quota of its own
+    answer = both.client.get(f"{C}/leaderboard", params={"board": "private", "phase": "late"})
     assert answer.status_code == 404
-
-
-def test_an_unfinished_late_submission_holds_up_no_close(server: Instance) -> None:
-    owner = server.account("olga", Role.ORGANISER)
-    server.competition(organiser=owner, extra=LATE)
-    ada = server.participant("ada")
-    official = server.submit(ada).json()["id"]
-    assert server.client.post(f"{C}/close", headers=server.headers(owner), json={"reason": "x"}).status_code == 200
-    assert server.submit(ada).status_code == 201  # late, while the official one is still being scored
-    server.score(official, 0.1)
-    server.tick()
-    assert selected(server) == [official]
 
 
 def test_late_submissions_end_and_need_a_setting(server: Instance) -> None:
@@ -102,53 +76,39 @@ def test_late_submissions_end_and_need_a_setting(server: Instance) -> None:
 
 
 def test_a_phase_has_its_own_quota_and_may_not_count(server: Instance) -> None:
-    owner = server.account("olga", Role.ORGANISER)
-    server.competition(organiser=owner, extra=phases(now() + HOUR))
-    organiser, ada = server.headers(owner), server.participant("ada")
+    olga = server.organised(extra=phases(now() + HOUR))
+    ada = server.participant("ada")
     practice = server.submit(ada)
     assert (practice.json()["phase"], practice.json()["is_official"]) == ("practice", False)
     server.score(practice.json()["id"], 0.7)
     assert server.submit(ada).status_code == 429
-    assert board(server) == {}
-    assert board(server, phase="practice") == {"ada": 0.7}
+    assert server.board() == []
+    assert server.board(phase="practice") == [("ada", 0.7)]
+    changed = {"phases": [{"name": "practice", "counts": True}], "reason": "generous"}
+    assert server.client.patch(C, headers=olga, json=changed).status_code == 409, "it has submissions"
     now_final = [{"name": "practice", "counts": False}, {"name": "final", "begins_at": (now() - HOUR).isoformat()}]
     body = {"phases": now_final, "reason": "earlier"}
-    assert server.client.patch(C, headers=organiser, json=body).status_code == 200
+    assert server.client.patch(C, headers=olga, json=body).status_code == 200
     final = server.submit(ada)
     assert (final.json()["phase"], final.json()["is_official"]) == ("final", True)
     assert final.json()["quota"]["phase"] == "final"
     server.score(final.json()["id"], 0.3)
-    close(server, organiser)
+    server.close(olga)
     assert selected(server) == [final.json()["id"]]
-    assert board(server) == {"ada": 0.3}
+    assert server.board() == [("ada", 0.3)]
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
+def test_phases_that_make_no_sense_are_refused(server: Instance) -> None:
+    olga = server.organised()
+    for given, says in (
         ([{"name": "late"}], "taken twice"),
         ([{"name": "one"}, {"name": "one"}], "taken twice"),
         ([{"name": "one", "counts": False}], "nobody could be ranked"),
         ([{"name": "one"}, {"name": "two"}], "must begin after"),
         ([{"name": "Not a name"}], "pattern"),
-    ],
-)
-def test_phases_that_make_no_sense_are_refused(server: Instance, given: list[dict[str, Any]], says: str) -> None:
-    owner = server.account("olga", Role.ORGANISER)
-    server.competition(organiser=owner)
-    body = {"phases": given, "reason": "try"}
-    answer = server.client.patch(C, headers=server.headers(owner), json=body)
-    assert answer.status_code == 422
-    assert says in answer.text
-
-
-def test_a_phase_with_submissions_stays_as_it_is(server: Instance) -> None:
-    owner = server.account("olga", Role.ORGANISER)
-    server.competition(organiser=owner, extra=phases(now() + HOUR))
-    server.submit(server.participant("ada"))
-    body = {"phases": [{"name": "practice", "counts": True}], "reason": "generous"}
-    answer = server.client.patch(C, headers=server.headers(owner), json=body)
-    assert answer.status_code == 409
+    ):
+        answer = server.client.patch(C, headers=olga, json={"phases": given, "reason": "try"})
+        assert (answer.status_code, says in answer.text) == (422, True), given
 
 
 def extend(server: Instance, organiser: dict[str, str], team: str, until: datetime | None) -> int:
@@ -160,15 +120,14 @@ def extend(server: Instance, organiser: dict[str, str], team: str, until: dateti
 
 
 def test_one_teams_extension_counts_and_the_finals_wait_for_it(server: Instance) -> None:
-    owner = server.account("olga", Role.ORGANISER)
-    server.competition(organiser=owner, extra=LATE)
-    organiser, ada, bob = server.headers(owner), server.participant("ada"), server.participant("bob")
+    olga = server.organised(extra=LATE)
+    ada, bob = server.participant("ada"), server.participant("bob")
     first = server.submit(ada).json()["id"]
     server.score(first, 0.1)
     server.submit(bob)
-    assert extend(server, organiser, "ada", now() - HOUR) == 422
-    assert extend(server, organiser, "ada", now() + 48 * HOUR) == 204
-    assert server.client.post(f"{C}/close", headers=organiser, json={"reason": "x"}).status_code == 200
+    assert extend(server, olga, "ada", now() - HOUR) == 422
+    assert extend(server, olga, "ada", now() + 48 * HOUR) == 204
+    assert server.client.post(f"{C}/close", headers=olga, json={"reason": "x"}).status_code == 200
     second, unofficial = server.submit(ada).json(), server.submit(bob).json()
     assert (second["is_official"], unofficial["is_official"]) == (True, False)
     for sent in (second, unofficial):
@@ -176,9 +135,9 @@ def test_one_teams_extension_counts_and_the_finals_wait_for_it(server: Instance)
     server.tick()
     assert selected(server) == []  # nothing is frozen before the extension ends
     assert server.client.put(f"/api/v1/submissions/{first}/selection", headers=ada).status_code == 200
-    assert extend(server, organiser, "ada", None) == 204
+    assert extend(server, olga, "ada", None) == 204
     assert server.submit(ada).json()["phase"] == "late"
-    events = server.client.get(f"{C}/audit?action=team.extended", headers=organiser).json()
+    events = server.client.get(f"{C}/audit?action=team.extended", headers=olga).json()
     assert [event["reason"] for event in events] == ["their power failed"] * 2
     with server.database.write() as session:
         bobs = session.scalars(select(Submission).where(Submission.stage == "queued", Submission.is_official)).all()

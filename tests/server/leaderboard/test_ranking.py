@@ -1,4 +1,4 @@
-"""The rules of a board, on hand-made entries."""
+"""The rules of a board and of its ladder, on hand-made entries."""
 
 import math
 from datetime import UTC, datetime, timedelta
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.leaderboard.ranking import Entry, RowKind, rank
+from server.leaderboard.ranking import Entry, RowKind, Try, climb, rank
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -25,65 +25,36 @@ def entry(
     return Entry(team, team, kind, score, received_at=received, interval_low=low, interval_high=high)
 
 
+HELD = [(1, "first"), (None, "host"), (2, "b")]
+
+
 def listed(entries: list[Entry], **options: object) -> list[tuple[int | None, str]]:
     return [(row.rank, row.entry.team) for row in rank(entries, oracle=None, **options)]  # type: ignore[arg-type]
 
 
-def test_equal_scores_share_a_rank_and_the_next_is_skipped() -> None:
-    entries = [entry("a", 0.1), entry("b", 0.3), entry("c", 0.2, minute=2), entry("d", 0.2, minute=1)]
-    assert listed(entries) == [(1, "b"), (2, "d"), (2, "c"), (4, "a")]
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        (
+            [entry("a", 0.1), entry("b", 0.3), entry("c", 0.2, minute=2), entry("d", 0.2, minute=1)],
+            [(1, "b"), (2, "d"), (2, "c"), (4, "a")],  # of equal scores the earlier one is listed first
+        ),
+        ([entry("first", 0.3), entry("host", 0.2, kind=RowKind.BASELINE), entry("b", 0.1)], HELD),
+        ([entry("first", 0.3), entry("host", 0.2, kind=RowKind.UNCONFIRMED), entry("b", 0.1)], HELD),
+        ([entry("team", 0.2), entry("", 0.2, kind=RowKind.ORACLE)], [(None, ""), (1, "team")]),
+        ([entry("cheat", 0.9, kind=RowKind.DISQUALIFIED), entry("honest", 0.1)], [(1, "honest"), (None, "cheat")]),
+        ([entry(str(score), score) for score in (None, math.nan, math.inf, -math.inf, 0.0)], [(1, "0.0")]),
+    ],
+)
+def test_entries_stand_in_their_order_with_their_rank(entries: list[Entry], expected: list[object]) -> None:
+    assert listed(entries) == expected
 
 
-def test_of_equal_scores_the_earlier_submission_is_listed_first() -> None:
-    assert listed([entry("late", 0.2, minute=9), entry("early", 0.2, minute=1)]) == [(1, "early"), (1, "late")]
-
-
-@pytest.mark.parametrize("nothing", [None, math.nan, math.inf, -math.inf])
-def test_an_entry_without_a_finite_score_has_no_row(nothing: float | None) -> None:
-    assert listed([entry("unscored", nothing), entry("scored", 0.0)]) == [(1, "scored")]
-
-
-def test_a_score_of_zero_is_a_score() -> None:
-    assert listed([entry("zero", 0.0)]) == [(1, "zero")]
-
-
-def test_a_baseline_stands_at_its_place_and_takes_no_rank() -> None:
-    entries = [entry("first", 0.3), entry("host", 0.2, kind=RowKind.BASELINE), entry("second", 0.1)]
-    assert listed(entries) == [(1, "first"), (None, "host"), (2, "second")]
-
-
-def test_an_unconfirmed_score_stands_at_its_place_and_others_are_ranked_without_it() -> None:
-    entries = [entry("first", 0.3), entry("held", 0.2, kind=RowKind.UNCONFIRMED), entry("second", 0.1)]
-    assert listed(entries) == [(1, "first"), (None, "held"), (2, "second")]
-
-
-def test_the_oracle_stands_before_a_team_of_the_same_score() -> None:
-    entries = [entry("team", 0.2), entry("", 0.2, kind=RowKind.ORACLE)]
-    assert listed(entries) == [(None, ""), (1, "team")]
-
-
-def test_what_is_disqualified_stands_last_without_a_rank() -> None:
-    entries = [entry("cheat", 0.9, kind=RowKind.DISQUALIFIED), entry("honest", 0.1)]
-    assert listed(entries) == [(1, "honest"), (None, "cheat")]
-
-
-def test_every_row_tells_its_share_of_the_oracle() -> None:
-    rows = rank([entry("a", 0.05)], oracle=0.2)
-    assert rows[0].share_of_oracle == pytest.approx(0.25)
-
-
-def test_a_share_of_the_oracle_may_exceed_one() -> None:
-    assert rank([entry("a", 0.3)], oracle=0.2)[0].share_of_oracle == pytest.approx(1.5)
-
-
-def test_a_score_of_zero_is_no_share_of_the_oracle() -> None:
-    rows = rank([entry("b", 0.0), entry("a", 0.5)], oracle=0.2)
-    assert [(row.entry.team, row.rank) for row in rows] == [("a", 1), ("b", 2)]
-    assert rows[1].share_of_oracle == 0.0
-
-
-def test_an_oracle_of_zero_gives_no_share() -> None:
-    assert rank([entry("a", 0.05)], oracle=0.0)[0].share_of_oracle is None
+@pytest.mark.parametrize(
+    ("score", "oracle", "share"), [(0.05, 0.2, 0.25), (0.3, 0.2, 1.5), (0.0, 0.2, 0.0), (0.05, 0.0, None)]
+)
+def test_every_row_tells_its_share_of_the_oracle(score: float, oracle: float, share: float | None) -> None:
+    assert rank([entry("a", score)], oracle=oracle)[0].share_of_oracle == (share and pytest.approx(share))
 
 
 def test_tied_groups_are_numbered_down_the_board() -> None:
@@ -95,10 +66,7 @@ def test_tied_groups_are_numbered_down_the_board() -> None:
     ]
     rows = rank(entries, oracle=None, show_ties=True)
     assert [(row.entry.team, row.tied_group) for row in rows] == [("a", 1), ("b", 1), ("c", 2), ("d", None)]
-
-
-def test_groups_are_not_made_unless_they_are_asked_for() -> None:
-    assert rank([entry("a", 0.3)._replace(tied_group=0)], oracle=None)[0].tied_group is None
+    assert {row.tied_group for row in rank(entries, oracle=None)} == {None}, "nobody asked for them"
 
 
 SCORES = st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3]), max_size=12)
@@ -117,3 +85,27 @@ def test_the_order_of_the_entries_does_not_matter(scores: list[float], shuffler:
     shuffled = list(entries)
     shuffler.shuffle(shuffled)  # type: ignore[attr-defined]
     assert listed(entries) == listed(shuffled)
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        ([], []),
+        ([0.123], [0.1]),
+        ([0.10, 0.14, 0.19], [0.1, 0.1, 0.1]),  # small gains do not move it, however many
+        ([0.10, 0.26], [0.1, 0.3]),
+        ([0.30, 0.10, 0.20], [0.3, 0.3, 0.3]),
+        ([0.10, 0.20], [0.1, 0.1]),  # exactly one step is not more than a step
+    ],
+)
+def test_score_moves_only_by_more_than_a_step(scores: list[float], expected: list[float]) -> None:
+    assert shown(scores, 0.1) == expected
+
+
+def test_shown_score_tells_no_more_than_its_steps() -> None:
+    assert set(shown([i / 1000 for i in range(1000)], 0.125)) <= {i * 0.125 for i in range(9)}
+
+
+def shown(scores: list[float], step: float) -> list[float]:
+    tries = [Try(str(i), START + timedelta(hours=i), score) for i, score in enumerate(scores)]
+    return [round(rung.score, 9) for rung in climb(tries, step=step).values()]

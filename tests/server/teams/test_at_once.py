@@ -1,4 +1,4 @@
-"""Two people change one team at the same moment: one of them is told so, and nothing is half done."""
+"""Two people change one team or take one name at the same moment: one is told so, and nothing is half done."""
 
 import threading
 import time
@@ -11,12 +11,14 @@ from sqlalchemy.orm import Session
 from server.accounts import accounts
 from server.competitions import competitions
 from server.db import now
+from server.errors import Conflict
 from server.models.account import Account
 from server.models.competition import Competition
 from server.teams import joining, teams
-from tests.support.instance import Instance
+from tests.support.instance import PASSWORD, Instance
 from tests.support.team_requests import BASE, call, lead, link
 
+Act = Callable[[Session], object]
 WITHIN_S = 60.0  # in which the request comes to where the other holds it up
 WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
 
@@ -35,7 +37,7 @@ def wait_until_held_up(server: Instance, writes: threading.Event) -> None:
     raise AssertionError("nothing held it up")
 
 
-def answer_behind(server: Instance, act: Callable[[Session, Competition], object], request: Callable[[], Any]) -> Any:
+def answer_behind(server: Instance, act: Act, request: Callable[[], Any]) -> Any:
     """Return the answer to a request that comes while `act` is done and not yet committed."""
     answers: list[Any] = []
     thread = threading.Thread(target=lambda: answers.append(request()))
@@ -47,7 +49,7 @@ def answer_behind(server: Instance, act: Callable[[Session, Competition], object
 
     event.listen(server.database.engine, "before_cursor_execute", note)
     with server.database.write() as session:
-        act(session, competitions.get(session, "digits", account=None))
+        act(session)
         session.flush()
         thread.start()
         wait_until_held_up(server, writes)
@@ -56,12 +58,16 @@ def answer_behind(server: Instance, act: Callable[[Session, Competition], object
     return answers[0]
 
 
+def digits(session: Session) -> Competition:
+    return competitions.get(session, "digits", account=None)
+
+
 def test_leaving_twice_at_once(both: Instance) -> None:
     both.competition()
     ada = lead(both, "ada", "Us")
     answer = answer_behind(
         both,
-        lambda session, competition: joining.leave(session, competition, accounts.find(session, "ada")),
+        lambda session: joining.leave(session, digits(session), accounts.find(session, "ada")),
         lambda: call(both, ada, "POST", "/team/leave"),
     )
     assert answer.status_code == 404
@@ -73,9 +79,7 @@ def test_joining_two_teams_at_once(both: Instance) -> None:
     bob = both.participant("bob")
     answer = answer_behind(
         both,
-        lambda session, competition: joining.accept_link(
-            session, competition, here, account=accounts.find(session, "bob")
-        ),
+        lambda session: joining.accept_link(session, digits(session), here, account=accounts.find(session, "bob")),
         lambda: call(both, bob, "POST", "/team/join", token=there),
     )
     assert answer.status_code == 409
@@ -92,7 +96,7 @@ def test_two_accounts_of_one_mailbox_at_once(both: Instance) -> None:
             account.email, account.email_confirmed_at = address, now()
     answer = answer_behind(
         both,
-        lambda session, competition: teams.create(session, competition, accounts.find(session, "ada"), name="First"),
+        lambda session: teams.create(session, digits(session), accounts.find(session, "ada"), name="First"),
         lambda: call(both, twin, "POST", "/teams", name="Second"),
     )
     assert answer.status_code == 403
@@ -106,7 +110,7 @@ def test_two_teams_that_merge_into_each_other_at_once(both: Instance) -> None:
     to_here = call(both, eve, "POST", "/team/merges", team="Here").json()["id"]
     answer = answer_behind(
         both,
-        lambda session, competition: joining.agree(session, competition, to_there, actor=accounts.find(session, "eve")),
+        lambda session: joining.agree(session, digits(session), to_there, actor=accounts.find(session, "eve")),
         lambda: call(both, ada, "POST", f"/team/merges/{to_here}/agree"),
     )
     assert answer.status_code == 404
@@ -118,12 +122,47 @@ def test_invitations_at_once_keep_to_their_number(both: Instance) -> None:
     both.competition()
     ada = lead(both, "ada", "Us")
 
-    def invite_all(session: Session, competition: Competition) -> None:
+    def invite_all(session: Session) -> None:
         actor = accounts.find(session, "ada")
-        team = joining.teams.own_team(session, competition, actor)
+        team = joining.teams.own_team(session, digits(session), actor)
         for _ in range(joining.MAX_OPEN):
             joining.invite(session, team, actor=actor)
 
     answer = answer_behind(both, invite_all, lambda: call(both, ada, "POST", "/team/invitations"))
     assert answer.status_code == 409
     assert len(both.client.get(f"{BASE}/team/invitations", headers=ada).json()) == joining.MAX_OPEN
+
+
+def met(server: Instance, first: Act, second: Act) -> Exception | None:
+    """Let two take names at once. Return what the second met."""
+
+    def take() -> Exception | None:
+        try:
+            with server.database.write() as session:
+                second(session)
+        except Exception as error:
+            return error
+        return None
+
+    found: Exception | None = answer_behind(server, first, take)
+    return found
+
+
+def test_names_taken_at_once_are_one_teams_or_persons(both: Instance) -> None:
+    both.competition()
+    for name in ("ada", "boris"):
+        both.account(name)
+
+    def account(name: str) -> Act:
+        return lambda session: accounts.register(session, name=name, password=PASSWORD)
+
+    def team(leader: str, name: str) -> Act:
+        return lambda session: teams.create(session, digits(session), accounts.find(session, leader), name=name)
+
+    def renamed(session: Session) -> None:
+        ada = accounts.find(session, "ada")
+        teams.rename(session, teams.own_team(session, digits(session), ada), name="The Ha11", actor=ada)
+
+    taken = (account("rnodern"), account("modern")), (team("ada", "Orbit"), team("boris", "0rbit"))
+    for first, second in (*taken, (account("clara"), team("boris", "c1ara")), (renamed, team("boris", "The Hall"))):
+        assert isinstance(met(both, first, second), Conflict)

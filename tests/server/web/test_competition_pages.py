@@ -14,7 +14,6 @@ from server.competitions import competitions
 from server.datetime_format import in_words
 from server.db import now
 from server.leaderboard import boards
-from server.models.account import Role
 from server.models.competition import Competition, Split
 from server.web.competition_pages import limit_of_a_run
 from tests.support.instance import Instance, competition_toml
@@ -22,15 +21,6 @@ from tests.support.scores import add_team, scored
 from tests.support.web import Visitor, counted_queries, plain_text
 
 ROOT = Path(__file__).parents[3]
-BOARD = "/competitions/digits/leaderboard"
-
-
-def test_the_list_shows_every_visible_competition(server: Instance, visitor: Visitor) -> None:
-    server.competition("digits")
-    server.competition("faces", state="draft")
-    page = plain_text(visitor.get("/").text)
-    assert "Forgetting digits" in page
-    assert "Forgetting faces" not in page
 
 
 @pytest.mark.parametrize("is_due", [True, False])
@@ -63,28 +53,17 @@ def test_the_list_is_grouped_by_what_one_can_do(server: Instance, visitor: Visit
     assert "Not public yet" not in page
 
 
-def test_a_card_tells_teams_and_the_best_share_of_retraining(server: Instance, visitor: Visitor) -> None:
-    competition = server.competition()
-    with server.database.write() as session:
-        split = competitions.get_split(session, competition, Visibility.PUBLIC)
-        split.oracle = {"final_score": 0.2}
-        scored(session, add_team(session, competition, "ada"), split, 0.1)
-        scored(session, add_team(session, competition, "mary"), split, 0.05)
-        scored(session, add_team(session, competition, "reference", is_baseline=True), split, 0.19)
-    page = plain_text(visitor.get("/").text)
-    assert "Best score 0.10000 50 % of the oracle" in page
-    assert "2 teams" in page
-
-
 def test_sealed_scores_are_not_on_the_card_and_revealed_ones_are(server: Instance, visitor: Visitor) -> None:
     competition = server.competition(state="provisional")
     with server.database.write() as session:
-        for visibility, score in ((Visibility.PUBLIC, 0.1), (Visibility.PRIVATE, 0.3)):
-            split = competitions.get_split(session, competition, visibility)
-            name = f"best-{visibility.value}"
+        public, private = (competitions.get_split(session, competition, each) for each in Visibility)
+        public.oracle = {"final_score": 0.2}
+        for name, split, score in (("ada", public, 0.1), ("mary", public, 0.05), ("eve", private, 0.3)):
             scored(session, add_team(session, competition, name), split, score)
+        scored(session, add_team(session, competition, "reference", is_baseline=True), public, 0.19)
     page = plain_text(visitor.get("/").text)
-    assert "Best score 0.10000" in page
+    assert "Best score 0.10000 50 % of the oracle" in page
+    assert "2 teams" in page
     assert "0.30000" not in page
     with server.database.write() as session:
         competitions.get(session, "digits", account=None).state = "final"
@@ -125,100 +104,80 @@ def test_pictures_of_the_sample_are_shown_once_there_are_some(server: Instance, 
     assert visitor.get("/competitions/digits/pictures/test.png").status_code == 404
 
 
-def test_pictures_of_a_draft_are_its_organisers(server: Instance, visitor: Visitor) -> None:
-    server.competition(state="draft")
-    server.storage.write(starter_kit.picture_key("digits", "forget"), b"PNG")
-    assert visitor.get("/competitions/digits/pictures/forget.png").status_code == 404
+def test_a_draft_is_its_organisers(server: Instance, visitor: Visitor) -> None:
+    server.competition()
+    server.organised("faces", state="draft")
+    server.storage.write(starter_kit.picture_key("faces", "forget"), b"PNG")
+    paths = ("/competitions/faces", "/competitions/faces/pictures/forget.png")
+    for status in (404, 200):
+        assert [visitor.get(path).status_code for path in paths] == [status] * 2
+        page = plain_text(visitor.get("/").text)
+        assert "Forgetting digits" in page
+        assert ("Forgetting faces" in page) is (status == 200)
+        visitor.log_in("olga")
+    unknown = visitor.get("/competitions/nope")
+    assert unknown.status_code == 404
+    assert "No competition is called" in unknown.text
+    assert "<nav" in unknown.text
 
 
-def test_a_draft_is_not_found_by_others_and_seen_by_its_organiser(server: Instance, visitor: Visitor) -> None:
-    olga = server.account("olga", Role.ORGANISER)
-    server.competition("faces", organiser=olga, state="draft")
-    assert visitor.get("/competitions/faces").status_code == 404
-    visitor.log_in("olga")
-    assert visitor.get("/competitions/faces").status_code == 200
-
-
-def test_the_overview_tells_dates_limits_and_the_oracle(server: Instance, visitor: Visitor) -> None:
-    competition = server.competition(limits={"submissions_per_day": 7})
+def test_the_overview_tells_what_a_competition_is(server: Instance, visitor: Visitor) -> None:
+    words = "**bold** <script>alert(1)</script> [x](javascript:alert(1))"
+    competition = server.competition(limits={"submissions_per_day": 7}, extra=f'description = "{words}"')
     with server.database.write() as session:
         competitions.get_split(session, competition, Visibility.PUBLIC).oracle = {"final_score": 0.18765}
-    page = plain_text(visitor.get("/competitions/digits").text)
-    assert "7 a day" in page
-    assert "0.18765" in page
-    assert "Closes" in page
-
-
-def test_a_description_is_markdown_without_html(server: Instance, visitor: Visitor) -> None:
-    server.competition(extra='description = "**bold** <script>alert(1)</script> [x](javascript:alert(1))"')
     page = visitor.get("/competitions/digits").text
     assert "<strong>bold</strong>" in page
     assert "<script>alert" not in page
     assert 'href="javascript' not in page
-
-
-@pytest.mark.parametrize(
-    ("state", "words"),
-    [("open", "closes in"), ("closed", "Closed, re-scoring"), ("provisional", "results sealed"), ("final", "Final")],
-)
-def test_the_state_stands_in_words(server: Instance, visitor: Visitor, state: str, words: str) -> None:
-    server.competition(state=state)
-    assert words in plain_text(visitor.get("/competitions/digits").text)
-
-
-@pytest.mark.parametrize(
-    ("state", "words", "link"),
-    [
-        ("closed", "Submissions have ended", BOARD),
-        ("final", "It is over", f"{BOARD}?board=private"),
-        ("archived", "It ended without results", BOARD),
-    ],
-)
-def test_after_the_end_the_overview_leads_to_the_boards(server, visitor, state, words, link):
-    competition, closed_at = server.competition(state=state), now() - timedelta(hours=2)
-    with server.database.write() as session:
-        session.get_one(Competition, competition.id).closes_at = closed_at
-    page = visitor.get("/competitions/digits").text
-    assert words in plain_text(page)
-    assert f'class="button button-main" href="{link}"' in page
-    assert "Starter kit" not in page
-    assert f"Closed {in_words(closed_at)}" in plain_text(page), "by hand, before the file's end"
-
-
-@pytest.mark.parametrize("state", ["draft", "preparing"])
-@pytest.mark.parametrize("hours", [-2, 2])
-def test_what_has_not_opened_is_neither_closing_nor_closed(server, visitor, *, state, hours):
-    olga = server.account("olga", Role.ORGANISER)
-    opens_at = now() + timedelta(hours=hours, minutes=1)
-    server.competition(organiser=olga, state=state, opens_at=opens_at, closes_at=now() + timedelta(days=31))
-    visitor.log_in("olga")
-    soon = hours > 0
-    page = plain_text(visitor.get("/competitions/digits").text)
-    assert ("opens in 2 hours , once it is prepared" if soon else "not open yet") in page
-    card = plain_text(visitor.get("/").text)
-    assert ("opens in 2 hours" if soon else "not open yet") in card
-    for text in (page.split("Forgetting digits")[0], card):
-        assert "closed" not in text
-        assert "closes in" not in text
-
-
-def test_a_ready_competition_tells_when_it_opens(server: Instance, visitor: Visitor) -> None:
-    server.competition(state="ready", opens_at=now() + timedelta(days=2), closes_at=now() + timedelta(days=9))
-    assert "opens in" in plain_text(visitor.get("/competitions/digits").text)
-
-
-def test_an_unknown_competition_is_a_page_of_its_own(visitor: Visitor) -> None:
-    answer = visitor.get("/competitions/nope")
-    assert answer.status_code == 404
-    assert "No competition is called" in answer.text
-    assert "<nav" in answer.text
-
-
-def test_the_starter_file_has_the_entry_point(server: Instance, visitor: Visitor) -> None:
-    server.competition()
+    for shown in ("7 a day", "0.18765", "closes in"):
+        assert shown in plain_text(page)
+    server.competition("next", state="ready", opens_at=now() + timedelta(days=2), closes_at=now() + timedelta(days=9))
+    assert "opens in" in plain_text(visitor.get("/competitions/next").text)
     answer = visitor.get("/competitions/digits/starter.py")
     assert answer.text == (ROOT / "examples/starter_kit/submission.py").read_text(encoding="utf-8")
     assert "attachment" in answer.headers["content-disposition"]
+
+
+def test_after_the_end_the_overview_leads_to_the_boards(server: Instance, visitor: Visitor) -> None:
+    ended = {
+        "closed": ("Closed, re-scoring", "Submissions have ended", ""),
+        "provisional": ("results sealed", "Submissions have ended", ""),
+        "final": ("Final", "It is over", "?board=private"),
+        "archived": ("", "It ended without results", ""),
+    }
+    closed_at = now() - timedelta(hours=2)
+    for state, (in_words_of, words, query) in ended.items():
+        competition = server.competition(state, state=state)
+        with server.database.write() as session:
+            session.get_one(Competition, competition.id).closes_at = closed_at
+        page = visitor.get(f"/competitions/{state}").text
+        assert f'class="button button-main" href="/competitions/{state}/leaderboard{query}"' in page
+        for shown in (in_words_of, words, f"Closed {in_words(closed_at)}"):  # by hand, before the file's end
+            assert shown in plain_text(page), (state, shown)
+        assert "Starter kit" not in page
+
+
+@pytest.mark.parametrize("state", ["draft", "preparing"])
+def test_what_has_not_opened_is_neither_closing_nor_closed(server, visitor, olga, state):
+    for hours in (-2, 2):
+        opens_at, slug = now() + timedelta(hours=hours, minutes=1), f"in{hours + 2}"
+        closes_at = now() + timedelta(days=31)
+        server.competition(slug, organiser=olga, state=state, opens_at=opens_at, closes_at=closes_at)
+    visitor.log_in("olga")
+    for slug, soon in (("in0", False), ("in4", True)):
+        page = plain_text(visitor.get(f"/competitions/{slug}").text)
+        assert ("opens in 2 hours , once it is prepared" if soon else "not open yet") in page
+        assert "closed" not in page.split(f"Forgetting {slug}")[0]
+        assert "closes in" not in page.split(f"Forgetting {slug}")[0]
+    card = plain_text(visitor.get("/").text)
+    for words, is_there in (
+        ("opens in 2 hours", True),
+        ("not open yet", True),
+        ("closed", False),
+        ("closes in", False),
+    ):
+        assert (words in card) is is_there, words
 
 
 def test_list_runs_the_same_queries_for_any_competitions(server: Instance, visitor: Visitor) -> None:

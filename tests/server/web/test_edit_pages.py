@@ -11,7 +11,7 @@ from lethe.competition.sections import Limits
 from lethe.competition.visibility import Visibility
 from server.competitions import competitions
 from server.db import now
-from server.models.account import Account, Role
+from server.models.account import Role
 from server.models.competition import Competition, CompetitionState, ModelShard, SplitState
 from server.models.evaluation import PublicScore
 from server.web.organiser.edit_pages import FIELDS, LABELS
@@ -38,28 +38,33 @@ def get_config(server: Instance, slug: str) -> dict[str, object]:
 
 
 def test_a_draft_s_file_is_previewed_and_replaced(server: Instance, visitor: Visitor, draft: str) -> None:
+    for old, new, words in (
+        ('slug = "second"', 'slug = "third"', "slug must stay second (was third)"),
+        ("n_models = 4", "n_models = 1", "n_models"),
+        ('name = "mlp"', 'name = "module"', "only an administrator may bring a network"),
+    ):
+        assert old in draft
+        answer = visitor.post(EDIT, {"text": draft.replace(old, new), "act": "save"})
+        assert (answer.status_code in (403, 422), words in plain_text(answer.text)) == (True, True), answer.text
     text = draft.replace("n_models = 4", "n_models = 6")
     assert "6 a submission" in plain_text(visitor.post(EDIT, {"text": text, "act": "preview"}).text)
     assert get_config(server, "second")["n_models"] == 4
     assert visitor.post(EDIT, {"text": text, "act": "save"}).headers["location"] == "/organise/second"
     assert get_config(server, "second")["n_models"] == 6
     assert "n_models = 6" in visitor.get(EDIT).text
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ('slug = "second"', 'slug = "third"', "slug must stay second (was third)"),
-        ("n_models = 4", "n_models = 1", "n_models"),
-        ('name = "mlp"', 'name = "module"', "only an administrator may bring a network"),
-    ],
-)
-def test_a_file_that_cannot_replace_it_says_why(server, visitor, draft, *, old, new, words):
-    assert old in draft
-    answer = visitor.post(EDIT, {"text": draft.replace(old, new), "act": "save"})
-    assert answer.status_code in (403, 422)
-    assert words in plain_text(answer.text)
-    assert get_config(server, "second")["n_models"] == 4
+    with server.database.write() as session:
+        competition = session.scalars(select(Competition).where(Competition.slug == "second")).one()
+        competition.state, competition.opens_at = CompetitionState.READY.value, now() + timedelta(hours=1)
+    for n_models, says in ((6, "keeps all trained models"), (4, "trains every model again")):
+        again = draft.replace("n_models = 4", f"n_models = {n_models}")
+        again = again.replace("[limits]", "[limits]\nmemory_mib = 999")
+        assert says in visitor.post(EDIT, {"text": again, "act": "preview"}).text
+    visitor.post(EDIT, {"text": again, "act": "save"})
+    assert get_config(server, "second")["limits"]["memory_mib"] == 999
+    assert visitor.get("/organise/digits/edit").status_code == 409, "it runs"
+    fields = {"text": competition_toml("digits"), "act": "save"}
+    answer = visitor.post("/organise/digits/edit", fields, page="/organise/digits")
+    assert (answer.status_code, "can no longer be replaced" in plain_text(answer.text)) == (409, True)
 
 
 def test_file_is_replaced_after_a_failed_preparation(server: Instance, visitor: Visitor, draft: str) -> None:
@@ -80,25 +85,6 @@ def test_file_is_replaced_after_a_failed_preparation(server: Instance, visitor: 
     assert "being prepared" in visitor.get("/organise/second").text
 
 
-@pytest.mark.parametrize(("n_models", "says"), [(4, "keeps all trained models"), (6, "trains every model again")])
-def test_prepared_file_is_replaced_with_a_word_on_its_models(server, visitor, draft, n_models, says):
-    with server.database.write() as session:
-        competition = session.scalars(select(Competition).where(Competition.slug == "second")).one()
-        competition.state, competition.opens_at = CompetitionState.READY.value, now() + timedelta(hours=1)
-    text = draft.replace("n_models = 4", f"n_models = {n_models}").replace("[limits]", "[limits]\nmemory_mib = 999")
-    assert says in visitor.post(EDIT, {"text": text, "act": "preview"}).text
-    visitor.post(EDIT, {"text": text, "act": "save"})
-    assert get_config(server, "second")["limits"]["memory_mib"] == 999
-
-
-def test_a_competition_that_runs_keeps_its_file(visitor: Visitor, digits: Competition) -> None:
-    assert visitor.get("/organise/digits/edit").status_code == 409
-    fields = {"text": competition_toml("digits"), "act": "save"}
-    answer = visitor.post("/organise/digits/edit", fields, page="/organise/digits")
-    assert answer.status_code == 409
-    assert "can no longer be replaced" in plain_text(answer.text)
-
-
 def test_a_description_is_previewed_and_published_with_a_reason(server, visitor, digits):
     path = "/organise/digits/words"
     words = {"title": "Forgetting numbers", "summary": "Short", "description": "Be **quick** <i>x</i>"}
@@ -115,12 +101,27 @@ def test_a_description_is_previewed_and_published_with_a_reason(server, visitor,
     assert "title" in plain_text(wrong.text)
 
 
-def test_the_control_page_shows_who_trains_which_models(server: Instance, visitor: Visitor, draft: str) -> None:
+def test_the_control_page_says_what_each_split_waits_for(server: Instance, visitor: Visitor, draft: str) -> None:
+    def shown(*splits: tuple[SplitState, str]) -> str:
+        with server.database.write() as session:
+            competition = session.scalars(select(Competition).where(Competition.slug == "second")).one()
+            for split, (state, stage) in zip(competitions.splits(session, competition), splits, strict=bool(splits)):
+                split.state, split.stage, split.progress = state.value, stage, 0.5
+        return plain_text(visitor.get("/organise/second").text)
+
+    text = shown()
+    assert (text.count("pending not begun"), "failed" in text) == (2, False)
     visitor.post("/organise/second/move", {"act": "prepare"}, page="/organise/second")
+    assert "not begun" not in shown()
+    text = shown((SplitState.PENDING, ""), (SplitState.PENDING, "another one is prepared"))
+    assert text.count("pending waits until a worker has time for it") == 1
+    assert text.count("pending another one is prepared") == 1
+    text = shown((SplitState.PREPARING, ""), (SplitState.PREPARING, "training"))
+    assert text.count("split is not prepared waiting for a worker") == 1
+    assert text.count("split is not prepared training, 50%") == 1
     with server.database.write() as session:
         competition = session.scalars(select(Competition).where(Competition.slug == "second")).one()
         split = competitions.get_split(session, competition, Visibility.PUBLIC)
-        split.state = SplitState.PREPARING.value
         one = {"split_id": split.id, "kind": "retrained", "n_models": 2}
         session.add(ModelShard(**one, position=0, first_model=0, state="done"))
         leased = {"state": "leased", "worker": "worker-7", "models_done": 0.5, "lease_expires_at": now()}
@@ -130,43 +131,15 @@ def test_the_control_page_shows_who_trains_which_models(server: Instance, visito
     assert "worker-7 retrained 3–4 attempt 2 0.5 of 2" in text
 
 
-def test_pending_split_says_what_it_waits_for(server: Instance, visitor: Visitor, draft: str) -> None:
-    text = plain_text(visitor.get("/organise/second").text)
-    assert text.count("pending not begun") == 2
-    assert "failed" not in text
-    visitor.post("/organise/second/move", {"act": "prepare"}, page="/organise/second")
-    assert "not begun" not in visitor.get("/organise/second").text
-    with server.database.write() as session:
-        competition = session.scalars(select(Competition).where(Competition.slug == "second")).one()
-        for split, stage in zip(
-            competitions.splits(session, competition), ("", "another one is prepared"), strict=True
-        ):
-            split.state, split.stage = SplitState.PENDING.value, stage
-    text = plain_text(visitor.get("/organise/second").text)
-    assert text.count("pending waits until a worker has time for it") == 1
-    assert text.count("pending another one is prepared") == 1
-
-
-def test_split_that_no_worker_has_taken_says_so(server: Instance, visitor: Visitor, draft: str) -> None:
-    visitor.post("/organise/second/move", {"act": "prepare"}, page="/organise/second")
-    with server.database.write() as session:
-        competition = session.scalars(select(Competition).where(Competition.slug == "second")).one()
-        for split, stage in zip(competitions.splits(session, competition), ("", "training"), strict=True):
-            split.state, split.stage, split.progress = SplitState.PREPARING.value, stage, 0.5
-    text = plain_text(visitor.get("/organise/second").text)
-    assert text.count("split is not prepared waiting for a worker") == 1
-    assert text.count("split is not prepared training, 50%") == 1
-
-
-@pytest.mark.parametrize(("hours", "warned"), [(-2, True), (2, False)])
-def test_draft_that_would_open_at_once_says_so(server, visitor, digits, *, hours, warned):
-    text = competition_toml("second", opens_at=now() + timedelta(hours=hours))
-    visitor.post("/organise/new", {"text": text, "act": "create"})
-    words = plain_text(visitor.get("/organise/second").text)
-    assert ("Its opening time is past" in words) is warned
-    assert ("it opens as soon as it is prepared" in words) is warned
-    visitor.post("/organise/second/move", {"act": "prepare"}, page="/organise/second")
-    assert "it opens at once" not in visitor.get("/organise/second").text
+def test_draft_that_would_open_at_once_says_so(visitor: Visitor, digits: Competition) -> None:
+    for slug, hours in (("second", -2), ("third", 2)):
+        text = competition_toml(slug, opens_at=now() + timedelta(hours=hours))
+        visitor.post("/organise/new", {"text": text, "act": "create"})
+        words = plain_text(visitor.get(f"/organise/{slug}").text)
+        assert ("Its opening time is past" in words) is (hours < 0)
+        assert ("it opens as soon as it is prepared" in words) is (hours < 0)
+        visitor.post(f"/organise/{slug}/move", {"act": "prepare"}, page=f"/organise/{slug}")
+        assert "it opens at once" not in visitor.get(f"/organise/{slug}").text
 
 
 def limits(**changed: str) -> dict[str, str]:
@@ -175,44 +148,39 @@ def limits(**changed: str) -> dict[str, str]:
     return {**plain, "submissions_per_day": "5", **changed}
 
 
-def test_the_form_of_limits_names_each_in_words_with_its_unit(visitor: Visitor, digits: Competition) -> None:
+def test_limits_say_whom_they_affect_before_they_change(server, visitor, digits):
+    path = "/organise/digits/limits"
     assert {field.name for field in FIELDS} == set(Limits.model_fields) == set(LABELS)
-    page = visitor.get(f"/organise/{digits.slug}/limits").text
-    text = plain_text(page)
-    assert "Submissions of a team per day submissions_per_day" in text
-    assert "Memory of a run (MiB)" in text
+    page = visitor.get(path).text
+    assert "Submissions of a team per day submissions_per_day" in plain_text(page)
+    assert "Memory of a run (MiB)" in plain_text(page)
     assert '<select class="input" id="isolation"' in page
     assert "<option selected>process</option>" in page
-
-
-def test_limits_say_whom_they_affect_before_they_change(server, visitor, digits):
     with server.database.write() as session:
         team = add_team(session, digits, "ada")
         for _ in range(3):
             add_submission(session, team, received_at=now())
-    path = "/organise/digits/limits"
-    text = plain_text(visitor.post(path, {**limits(submissions_per_day="2"), "act": "preview"}).text)
+    fewer = limits(submissions_per_day="2")
+    text = plain_text(visitor.post(path, {**fewer, "act": "preview"}).text)
     assert "1 team sent more today than they then may ada (3)" in text
     before = get_config(server, "digits")["limits"]
-    answer = visitor.post(path, {**limits(submissions_per_day="2"), "act": "change"})
-    assert answer.status_code == 422
+    wrong = visitor.post(path, {**limits(memory_mib="much"), "act": "preview"})
+    assert wrong.status_code == visitor.post(path, {**fewer, "act": "change"}).status_code == 422
+    assert 'id="memory_mib-error"' in wrong.text
+    assert 'value="much"' in wrong.text
     assert get_config(server, "digits")["limits"] == before
-    fields = {**limits(submissions_per_day="2"), "act": "change", "reason": "too many"}
-    assert visitor.post(path, fields).status_code == 303
+    assert visitor.post(path, {**fewer, "act": "change", "reason": "too many"}).status_code == 303
     assert ("competition.limits_changed", "too many") in actions(server, digits)
     assert 'value="2"' in visitor.get(path).text
 
 
-def test_a_wrong_limit_is_named_at_its_field(visitor: Visitor, digits: Competition) -> None:
-    answer = visitor.post("/organise/digits/limits", {**limits(memory_mib="much"), "act": "preview"})
-    assert answer.status_code == 422
-    assert 'id="memory_mib-error"' in answer.text
-    assert 'value="much"' in answer.text
-
-
 def test_organisers_are_added_and_removed_with_a_reason(server, visitor, digits):
     server.account("otto", Role.ORGANISER)
+    server.account("pia")
     path, page = "/organise/digits/organisers", "/organise/digits/teams"
+    participant = visitor.post(path, {"act": "add", "name": "pia", "reason": "x"}, page=page)
+    assert participant.status_code == 422
+    assert "an administrator makes organisers" in plain_text(participant.text)
     assert visitor.post(path, {"act": "add", "name": "otto"}, page=page).status_code == 422
     assert visitor.post(path, {"act": "add", "name": "otto", "reason": "helps"}, page=page).status_code == 303
     again = visitor.post(path, {"act": "add", "name": "otto", "reason": "helps"}, page=page)
@@ -223,60 +191,38 @@ def test_organisers_are_added_and_removed_with_a_reason(server, visitor, digits)
     assert visitor.get(page).status_code == 403
     visitor.log_in("otto")
     last = visitor.post(path, {"act": "remove", "name": "otto", "reason": "x"}, page=page)
-    assert last.status_code == 409
-    assert "the last organiser" in plain_text(last.text)
+    assert (last.status_code, "the last organiser" in plain_text(last.text)) == (409, True)
 
 
-def test_participant_cannot_become_an_organiser(server: Instance, visitor: Visitor, digits: Competition) -> None:
-    server.account("pia")
-    fields = {"act": "add", "name": "pia", "reason": "x"}
-    answer = visitor.post("/organise/digits/organisers", fields, page="/organise/digits/teams")
-    assert answer.status_code == 422
-    assert "an administrator makes organisers" in plain_text(answer.text)
+def test_people_are_found_banned_and_given_roles(server: Instance, visitor: Visitor) -> None:
+    def shown(**asked: str) -> str:
+        return plain_text(visitor.get("/people", params=asked).text)
 
+    def act(name: str, verb: str, **reason: str) -> int:
+        return visitor.post(f"/people/{name}", {"act": verb, **reason}, page="/people").status_code
 
-@pytest.fixture
-def root(server: Instance, visitor: Visitor) -> Account:
-    """An administrator who is logged in."""
-    account = server.account("ada-min", Role.ADMINISTRATOR)
+    server.account("ada-min", Role.ADMINISTRATOR)
     visitor.log_in("ada-min")
-    return account
-
-
-def test_people_are_found_banned_and_let_in_again(server: Instance, visitor: Visitor, root: Account) -> None:
-    server.account("pia")
-    server.account("otto", Role.ORGANISER)
-    text = plain_text(visitor.get("/people", params={"q": "PI"}).text)
-    assert "pia" in text
-    assert "otto" not in text
-    assert "otto" in plain_text(visitor.get("/people", params={"role": "organiser"}).text)
-    assert visitor.post("/people/pia", {"act": "ban"}, page="/people").status_code == 422
-    visitor.post("/people/pia", {"act": "ban", "reason": "two accounts"}, page="/people")
-    assert "pia banned" in plain_text(visitor.get("/people", params={"only": "banned"}).text)
+    counts = set()
+    for name in ("pia", "otto", "eve"):
+        with counted_queries(server.database.engine) as queries:
+            shown()
+        counts.add(len(queries))
+        server.account(name, Role.ORGANISER if name == "otto" else Role.PARTICIPANT)
+    assert len(counts) == 1, "the same for any number"
+    assert ("pia" in shown(q="PI"), "otto" in shown(q="PI")) == (True, False)
+    assert "otto" in shown(role="organiser")
+    assert act("pia", "ban") == 422
+    act("pia", "ban", reason="two accounts")
+    assert "pia banned" in shown(only="banned")
     assert Visitor(server).log_in("pia").status_code != 303
     visitor.log_in("ada-min")
-    visitor.post("/people/pia", {"act": "unban", "reason": "a mistake"}, page="/people")
-    assert "No account matches" in visitor.get("/people", params={"only": "banned"}).text
-
-
-def test_roles_are_given_but_never_to_oneself(server: Instance, visitor: Visitor, root: Account) -> None:
-    server.account("pia")
-    visitor.post("/people/pia", {"act": "make-organiser", "reason": "runs one"}, page="/people")
-    with server.database.read() as session:
-        assert session.scalars(select(Account.role).where(Account.name == "pia")).one() == Role.ORGANISER
-    own = visitor.post("/people/ada-min", {"act": "make-participant", "reason": "x"}, page="/people")
-    assert own.status_code == 409
-    assert visitor.post("/people/pia", {"act": "make-king", "reason": "x"}, page="/people").status_code == 422
-
-
-def test_the_people_page_asks_the_same_queries_for_any_number(server, visitor, root):
-    counts = set()
-    for number in range(3):
-        with counted_queries(server.database.engine) as queries:
-            visitor.get("/people")
-        counts.add(len(queries))
-        server.account(f"person-{number}")
-    assert len(counts) == 1
+    act("pia", "unban", reason="a mistake")
+    assert "No account matches" in shown(only="banned")
+    act("pia", "make-organiser", reason="runs one")
+    assert "pia" in shown(role="organiser")
+    assert act("ada-min", "make-participant", reason="x") == 409, "nobody changes the own role"
+    assert act("pia", "make-king", reason="x") == 422
 
 
 def test_tables_are_exported_as_links_and_streams(server: Instance, visitor: Visitor, digits: Competition) -> None:
@@ -340,35 +286,27 @@ def test_report_of_a_language_task_speaks_of_questions(server, visitor, digits, 
     assert "of each class" not in text
 
 
-def test_a_final_competition_is_archived_with_a_reason(server: Instance, visitor: Visitor, digits: Competition) -> None:
-    with server.database.write() as session:
-        competitions.of_id(session, digits.id).state = CompetitionState.FINAL.value
-    visitor.post("/organise/digits/move", {"act": "archive", "reason": "done"}, page="/organise/digits")
-    assert "Archived" in plain_text(visitor.get("/organise/digits").text)
+def test_control_page_offers_what_the_state_allows(server, visitor, digits):
+    control = "/organise/digits"
+    always, running = "/organise/digits/words", ("/organise/digits/limits", "Announce", "Change the end")
+
+    def shown(state: CompetitionState) -> str:
+        with server.database.write() as session:
+            competitions.of_id(session, digits.id).state = state.value
+        return visitor.get(control).text
+
+    page = shown(CompetitionState.OPEN)
+    assert all(each in page for each in (always, *running))
+    page = shown(CompetitionState.PREPARING)
+    assert [each in page for each in (always, *running)] == [True, False, True, False]
+    shown(CompetitionState.FINAL)
+    visitor.post(f"{control}/move", {"act": "archive", "reason": "done"}, page=control)
+    page = visitor.get(control).text
+    assert "Archived" in plain_text(page)
     assert ("competition.archived", "done") in actions(server, digits)
-
-
-def test_archived_competition_offers_no_change_and_takes_none(server, visitor, digits):
-    offered = ("/organise/digits/limits", "/organise/digits/words", "Announce", "Change the end")
-    page = visitor.get("/organise/digits").text
-    assert all(each in page for each in offered)
-    with server.database.write() as session:
-        competitions.of_id(session, digits.id).state = CompetitionState.ARCHIVED.value
-    page = visitor.get("/organise/digits").text
-    assert not any(each in page for each in offered)
-    fields = {"title": "News", "text": "It goes on"}
-    answer = visitor.post("/organise/digits/announce", fields, page="/organise/digits")
-    assert answer.status_code == 409
-    assert "digits is archived" in plain_text(answer.text)
-
-
-def test_end_and_limits_are_offered_only_where_they_can_change(server, visitor, digits):
-    with server.database.write() as session:
-        competitions.of_id(session, digits.id).state = CompetitionState.PREPARING.value
-    page = visitor.get("/organise/digits").text
-    assert "Change the end" not in page
-    assert "/organise/digits/limits" not in page
-    assert "/organise/digits/words" in page
+    assert not any(each in page for each in (always, *running))
+    answer = visitor.post(f"{control}/announce", {"title": "News", "text": "It goes on"}, page=control)
+    assert (answer.status_code, "digits is archived" in plain_text(answer.text)) == (409, True)
 
 
 def test_submissions_are_found_by_what_they_are(server: Instance, visitor: Visitor, digits: Competition) -> None:
@@ -376,31 +314,22 @@ def test_submissions_are_found_by_what_they_are(server: Instance, visitor: Visit
     with server.database.write() as session:
         for submission, note in ((first, "cosine schedule"), (second, "noise")):
             session.merge(submission).message = note
+        score = session.scalars(select(PublicScore).where(PublicScore.submission_id == first.id)).one()
+        score.details = {"flags": {"disagreement": 0.31, "reasons": ["It shrugs."], "suspect": True, "held": False}}
+
+    def page(**wanted: str) -> str:
+        return visitor.get("/organise/digits/submissions", params=wanted).text
 
     def names(**wanted: str) -> set[str]:
-        page = visitor.get("/organise/digits/submissions", params=wanted).text
-        return {name for name in ("cosine schedule", "noise") if name in page.split("<tbody>")[-1]}
+        return {name for name in ("cosine schedule", "noise") if name in page(**wanted).split("<tbody>")[-1]}
 
-    assert names(text="COSINE") == {"cosine schedule"}
-    assert names(text=second.id) == {"noise"}
-    assert names(text="bob") == {"noise"}
-    assert names(text=first.content_sha256[:10]) == {"cosine schedule", "noise"}
-    assert names(only="repeated") == {"cosine schedule", "noise"}
-    assert names(only="flagged") == set()
-    assert names(received_before="2020-01-01T00:00") == set()
-    assert names(received_from="2020-01-01T00:00") == {"cosine schedule", "noise"}
+    everything = {"cosine schedule", "noise"}
+    assert names() == names(stage="scored") == names(only="repeated") == everything
+    assert names(text=first.content_sha256[:10]) == names(received_from="2020-01-01T00:00") == everything
+    assert names(text="COSINE") == names(team="AD") == names(only="flagged") == {"cosine schedule"}
+    assert names(text=second.id) == names(text="bob") == {"noise"}
+    assert names(received_before="2020-01-01T00:00") == names(stage="failed") == set()
+    assert "No submission matches" in page(only="disqualified")
+    for words in ("It shrugs.", "31 %"):
+        assert words in page(only="flagged")
     assert visitor.get("/organise/digits/submissions", params={"received_from": "soon"}).status_code == 422
-
-
-def test_flagged_submissions_are_found(server: Instance, visitor: Visitor, digits: Competition) -> None:
-    for name in ("ada", "bob"):
-        add_scored(server, digits, name)
-    with server.database.write() as session:
-        rows = session.scalars(select(PublicScore)).all()
-        for row, reasons in zip(rows, (["It shrugs."], []), strict=True):
-            flags = {"disagreement": 0.31, "reasons": reasons, "suspect": bool(reasons), "held": False}
-            row.details = {"flags": flags}
-    page = visitor.get("/organise/digits/submissions", params={"only": "flagged"}).text
-    assert page.count('name="submission"') == 1
-    assert "It shrugs." in page
-    assert "31 %" in page

@@ -1,4 +1,4 @@
-"""A submission's score on its page, and a team's scores over time: rank, best, factors, two compared."""
+"""A submission's score on its page, and a team's scores over time: rank, best, factors, metrics, two compared."""
 
 import re
 from collections.abc import Callable
@@ -20,6 +20,7 @@ from server.submissions import views as submission_views
 from server.submissions.score_explanation import ScoreReference, advice
 from server.teams import teams
 from server.web.score_view import WIDTH, find_breakdown
+from tests.support import metric_results
 from tests.support.instance import Instance
 from tests.support.scores import add_submission, add_team, scored
 from tests.support.web import Visitor, plain_text
@@ -64,35 +65,51 @@ def make(server: Instance, visitor: Visitor) -> Make:
     return made
 
 
-def test_a_scored_submission_tells_rank_best_and_time_of_a_run(make: Make, visitor: Visitor) -> None:
-    _, (worse, better) = make(0.05, 0.1)
+def test_a_scored_submission_tells_rank_best_time_and_no_factors(
+    make: Make, server: Instance, visitor: Visitor
+) -> None:
+    competition, (worse, better, last) = make(0.05, 0.1, 0.02)
     page = plain_text(visitor.get(f"/submissions/{worse}").text)
     assert "Rank 2 of 2 teams, by another submission" in page
     assert "Your best 0.10000 , 0.05000 more" in page
     assert "One run (median) at most 0.12 of 0.2 s of the processor: fits" in page
-    assert "Your best this one" in plain_text(visitor.get(f"/submissions/{better}").text)
-
-
-def test_the_factors_are_shown_only_where_they_are_opened(make: Make, server: Instance, visitor: Visitor) -> None:
-    _, (own,) = make(0.05)
-    page = plain_text(visitor.get(f"/submissions/{own}").text)
     assert "What it is made of" not in page
     assert "0.2100" not in page
+    assert "Your best this one" in plain_text(visitor.get(f"/submissions/{better}").text)
     with server.database.read() as session:
         ada = accounts.find(session, "ada")
-    answer = server.client.get(f"/api/v1/submissions/{own}", headers=server.headers(ada))
-    assert answer.json()["score"]["breakdown"] is None
-    shown = answer.json()["score"]
+    shown = server.shown(server.headers(ada), worse)["score"]
+    assert shown["breakdown"] is None
     assert (shown["run_time_s"], shown["run_limit_s"], shown["run_time_of"]) == (0.12, 0.2, "processor")
+    [chart] = re.findall('data-chart="([^"]*)"', visitor.get(OWN).text)
+    rows = visitor.get(chart).json()["layer"][1]["data"]["values"]
+    assert [(row["score"], row["best"]) for row in rows] == [(0.05, 0.05), (0.1, 0.1), (0.02, 0.1)]
+    page = plain_text(visitor.get(f"{OWN}/compare?first={worse}&second={better}").text)
+    assert "The second scores 0.05000 higher" in page
+    assert "paired test" not in page
+    with server.database.write() as session:
+        theirs = add_submission(session, add_team(session, competition, "eve"), received_at=now() - timedelta(hours=1))
+    assert visitor.get(f"{OWN}/compare?first={last}&second={theirs.id}").status_code == 404
 
 
-def test_opened_factors_stand_beside_exact_retrainings(make: Make, visitor: Visitor) -> None:
-    _, (own,) = make(0.05, extra=OPEN_METRIC)
-    page = plain_text(visitor.get(f"/submissions/{own}").text)
+def test_opened_factors_stand_beside_exact_retrainings(make: Make, server: Instance, visitor: Visitor) -> None:
+    competition, (own, better) = make(0.05, 0.1, extra=OPEN_METRIC)
+    html = visitor.get(f"/submissions/{own}").text
+    page = plain_text(html)
     assert "Forgetting quality 0.0500 0.2100 100 %" in page
     assert "Factor Yours Oracle Share of the loss" in page
     assert "Oracle: epsilon" not in page  # said to screen readers only
-    assert "Oracle: epsilon by share of examples" in visitor.get(f"/submissions/{own}").text
+    assert "Oracle: epsilon by share of examples" in html
+    page = plain_text(visitor.get(f"{OWN}/compare?first={own}&second={better}").text)
+    assert "The second scores 0.05000 higher" in page
+    assert "The paired test finds a difference" in page
+    with server.database.read() as session:
+        view = submission_views.view(session, [submissions.of_competition(session, competition, own)])[0]
+        split = competitions.get_split(session, competition, Visibility.PUBLIC)
+        shown = find_breakdown(view, split, n_models=512, explanation=None)
+    assert shown is not None
+    assert shown.end == 7.0, "an epsilon that earns nothing stands beyond the axis"
+    assert shown.ticks[-1][1] < shown.spreads[0].high < WIDTH
 
 
 def test_score_is_explained_beside_entry_before_and_best_baseline(make, server, visitor):
@@ -105,7 +122,7 @@ def test_score_is_explained_beside_entry_before_and_best_baseline(make, server, 
         own.details = own.details | {"spread_ratio": 0.41239, "share_above": 0.9}
         ada = accounts.find(session, "ada")
     headers = server.headers(ada)
-    answer = server.client.get(f"/api/v1/submissions/{second}", headers=headers).json()
+    answer = server.shown(headers, second)
     assert answer["explanation"]["costs"]["forgetting_quality"] == 1.0
     differences = {name: round(each["score"], 6) for name, each in answer["explanation"]["differences"].items()}
     assert differences == {"the entry before": 0.05, "finetune": 0.08}
@@ -114,17 +131,17 @@ def test_score_is_explained_beside_entry_before_and_best_baseline(make, server, 
     page = plain_text(visitor.get(f"/submissions/{second}").text)
     assert "Against the entry before: score +0.0500" in page
     assert answer["explanation"]["advice"] in page
-    only = server.client.get(f"/api/v1/submissions/{first}", headers=headers).json()["explanation"]
+    only = server.shown(headers, first)["explanation"]
     assert list(only["differences"]) == ["finetune"]
     with server.database.write() as session:
         session.query(PublicScore).where(PublicScore.submission_id == first).one().scorer_version = "another"
-    after = server.client.get(f"/api/v1/submissions/{second}", headers=headers).json()["explanation"]
+    after = server.shown(headers, second)["explanation"]
     assert list(after["differences"]) == ["finetune"], "scores of another scorer are not compared"
     with server.database.write() as session:
         row = session.query(PublicScore).where(PublicScore.submission_id == first).one()
         row.scorer_version = session.query(PublicScore).where(PublicScore.submission_id == second).one().scorer_version
         session.get_one(Submission, first).disqualified_at = now()
-    after = server.client.get(f"/api/v1/submissions/{second}", headers=headers).json()["explanation"]
+    after = server.shown(headers, second)["explanation"]
     assert list(after["differences"]) == ["finetune"], "what is disqualified is not compared"
 
 
@@ -146,7 +163,7 @@ def test_score_stands_beside_its_references_where_factors_are_closed(make, serve
         scored(session, add_team(session, competition, "msg", is_baseline=True), split, 0.08)
         scored(session, add_team(session, competition, "scrub", is_baseline=True), split, 0.07)
         ada = accounts.find(session, "ada")
-    shown = server.client.get(f"/api/v1/submissions/{own}", headers=server.headers(ada)).json()
+    shown = server.shown(server.headers(ada), own)
     assert shown["explanation"] is None
     beside = [(one["kind"], one["name"], one["score"]) for one in shown["context"]["references"]]
     assert beside == [("oracle", "Oracle", 0.2), ("baseline", "msg", 0.08), ("original", "Original model", 0.0021)]
@@ -166,63 +183,26 @@ def test_score_that_ranks_by_metrics_is_not_called_forgetting_quality(make: Make
     assert "The score is forgetting quality" not in page
 
 
-@pytest.mark.parametrize(
-    ("score", "begins"),
-    [
+def test_advice_goes_by_the_references() -> None:
+    known = [("oracle", "Oracle", 0.2), ("baseline", "msg", 0.08), ("original", "Original model", 0.002)]
+    beside = [ScoreReference(kind, name, ShownNumber(value)) for kind, name, value in known]
+    for score, begins in (
         (0.19, "It is close to exact retraining"),
         (0.01, "It is about what a model has that forgets nothing"),
         (0.07, "The reference line msg has 0.01000 more"),
         (0.09, "What is left lies between"),
-    ],
-)
-def test_advice_goes_by_the_references(score: float, begins: str) -> None:
-    known = [("oracle", "Oracle", 0.2), ("baseline", "msg", 0.08), ("original", "Original model", 0.002)]
-    beside = [ScoreReference(kind, name, ShownNumber(value)) for kind, name, value in known]
-    assert advice(score, beside).startswith(begins)
+    ):
+        assert advice(score, beside).startswith(begins)
     assert advice(0.05, []).startswith("What is left lies")
 
 
-def test_an_epsilon_that_earns_nothing_stands_beyond_the_axis(make: Make, server: Instance) -> None:
-    competition, (own,) = make(0.05, extra=OPEN_METRIC)
-    with server.database.read() as session:
-        view = submission_views.view(session, [submissions.of_competition(session, competition, own)])[0]
-        split = competitions.get_split(session, competition, Visibility.PUBLIC)
-        shown = find_breakdown(view, split, n_models=512, explanation=None)
-    assert shown is not None
-    assert shown.end == 7.0
-    assert shown.spreads[0].high > shown.ticks[-1][1]
-    assert shown.spreads[0].high < WIDTH
-
-
-def test_scores_over_time_are_drawn_once_there_are_two(make: Make, visitor: Visitor) -> None:
-    make(0.05, 0.1, 0.02)
-    [chart] = re.findall('data-chart="([^"]*)"', visitor.get(OWN).text)
-    rows = visitor.get(chart).json()["layer"][1]["data"]["values"]
-    assert [(row["score"], row["best"]) for row in rows] == [(0.05, 0.05), (0.1, 0.1), (0.02, 0.1)]
-
-
-def test_one_score_is_not_drawn(make: Make, visitor: Visitor) -> None:
-    make(0.05)
-    assert "data-chart" not in visitor.get(OWN).text
-
-
-def test_two_of_ones_own_are_compared_by_the_paired_test(make: Make, visitor: Visitor) -> None:
-    _, (first, second) = make(0.05, 0.1, extra=OPEN_METRIC)
-    page = plain_text(visitor.get(f"{OWN}/compare?first={first}&second={second}").text)
-    assert "The second scores 0.05000 higher" in page
-    assert "The paired test finds a difference" in page
-
-
-def test_the_paired_test_is_shown_only_where_intervals_are(make: Make, visitor: Visitor) -> None:
-    _, (first, second) = make(0.05, 0.1)
-    page = plain_text(visitor.get(f"{OWN}/compare?first={first}&second={second}").text)
-    assert "The second scores 0.05000 higher" in page
-    assert "paired test" not in page
-
-
-def test_another_teams_submission_is_not_compared(make: Make, server: Instance, visitor: Visitor) -> None:
-    competition, (own,) = make(0.05)
-    with server.database.write() as session:
-        theirs = add_submission(session, add_team(session, competition, "eve"), received_at=now() - timedelta(hours=1))
-        other = theirs.id
-    assert visitor.get(f"{OWN}/compare?first={own}&second={other}").status_code == 404
+def test_metrics_stand_beside_their_references(server: Instance, visitor: Visitor) -> None:
+    submission = metric_results.scored(server)
+    metric_results.compute(server, submission)
+    visitor.log_in("ada")
+    page = plain_text(visitor.get(f"/submissions/{submission}").text)
+    for shown in ("Other metrics", "Accuracy gap", "0.123", "0.012", "0.3"):
+        assert shown in page
+    assert "data-chart" not in visitor.get(OWN).text, "one score is not drawn"
+    visitor.log_in("of-digits")
+    assert "<li>n: 1</li>" in visitor.get(f"/submissions/{submission}").text, "organisers see the table"

@@ -1,4 +1,4 @@
-"""Teams over HTTP: inviting, joining, leaving, handing over, merging."""
+"""Teams over HTTP: their names, inviting, joining, leaving, handing over, merging."""
 
 from datetime import timedelta, timezone
 from typing import Any
@@ -8,6 +8,7 @@ from sqlalchemy import select, update
 
 from server.db import now
 from server.evaluations import leases
+from server.models.account import Role
 from server.models.competition import Competition, CompetitionState, Team
 from server.models.evaluation import Shard
 from server.models.participation import Invitation
@@ -76,11 +77,12 @@ def test_declined_revoked_and_expired_invitations_are_over(server: Instance) -> 
 
 def test_team_is_limited_in_size(both: Instance) -> None:
     both.competition(limits={"team_size": 2})
-    ada = lead(both, "ada", "Us")
+    ada, them = lead(both, "ada", "Us"), lead(both, "cyd", "Them")
     tokens = [link(both, ada), link(both, ada)]
     answers = [join(both, both.participant(name), token) for name, token in zip(("bob", "eve"), tokens, strict=True)]
     assert [answer.status_code for answer in answers] == [200, 409]
     assert "it has 2 people" in answers[1].json()["detail"]
+    assert call(both, them, "POST", "/team/merges", team="Us").status_code == 409
 
 
 def test_only_the_leader_invites_renames_and_hands_over(server: Instance) -> None:
@@ -108,12 +110,15 @@ def test_who_left_is_free_and_the_lead_goes_on(both: Instance) -> None:
 
 def test_who_has_submitted_stays(server: Instance) -> None:
     server.competition()
-    ada, bob = lead(server, "ada", "Us"), server.participant("bob")
-    token = link(server, ada)
+    ada, bob, eve = lead(server, "ada", "Us"), server.participant("bob"), server.participant("eve")
+    tokens = [link(server, ada), link(server, ada)]
     server.submit(ada)
     assert call(server, ada, "POST", "/team/leave").status_code == 409
     server.submit(bob)
-    assert join(server, bob, token).status_code == 409, "a fresh quota is not to be had by joining"
+    assert join(server, bob, tokens[0]).status_code == 409, "a fresh quota is not to be had by joining"
+    with server.database.write() as session:
+        session.execute(update(Competition).values(state=CompetitionState.CLOSED.value))
+    assert join(server, eve, tokens[1]).status_code == 409, "nobody joins after the close"
 
 
 def test_empty_solo_team_is_given_up_by_joining(server: Instance) -> None:
@@ -134,15 +139,6 @@ def test_teams_stay_as_they_are_after_the_merge_deadline(server: Instance) -> No
     assert refused.status_code == 409
     assert f"until {deadline:%d %b %Y, %H:%M} UTC" in refused.json()["detail"]
     assert call(server, ada, "POST", "/team/merges", team="Them").status_code == 409
-
-
-def test_closed_competition_takes_no_joiners(server: Instance) -> None:
-    server.competition()
-    ada, bob = lead(server, "ada", "Us"), server.participant("bob")
-    token = link(server, ada)
-    with server.database.write() as session:
-        session.execute(update(Competition).values(state=CompetitionState.CLOSED.value))
-    assert join(server, bob, token).status_code == 409
 
 
 def test_merged_team_has_members_and_submissions_of_both(both: Instance) -> None:
@@ -185,58 +181,73 @@ def test_merge_must_fit_the_quota_of_one_team(both: Instance) -> None:
     assert "sent 4 submissions; one team could have sent 3" in answer.json()["detail"]
 
 
-def test_merge_must_fit_the_size(server: Instance) -> None:
-    server.competition(limits={"team_size": 2})
-    ada, bob = lead(server, "ada", "Us"), lead(server, "bob", "Them")
-    join(server, server.participant("eve"), link(server, ada))
-    assert call(server, bob, "POST", "/team/merges", team="Us").status_code == 409
-
-
-TEAMS = "/api/v1/competitions/digits/teams"
-
-TEAM = "/api/v1/competitions/digits/team"
-
-
 def test_made_team_is_led_by_its_maker(both: Instance) -> None:
-    both.competition()
-    headers = both.participant()
-    assert both.client.get(TEAM, headers=headers).status_code == 404
-    made = both.client.post(TEAMS, headers=headers, json={"name": "  The   Forgetful "})
-    assert made.status_code == 201
-    assert made.json()["name"] == "The Forgetful"
-    assert made.json()["leader"] == "ada"
-    assert both.client.get(TEAM, headers=headers).json() == made.json()
-    assert both.submit(headers).json()["team"] == "The Forgetful"
-
-
-@pytest.mark.parametrize("name", ["the forgetful", "Ｔhe Forgetful", "The  Forgetful"])
-def test_taken_name_is_a_conflict_however_it_is_written(both: Instance, name: str) -> None:
-    both.competition()
-    both.client.post(TEAMS, headers=both.participant("ada"), json={"name": "The Forgetful"})
-    answer = both.client.post(TEAMS, headers=both.participant("bob"), json={"name": name})
-    assert answer.status_code == 409
-    assert answer.json()["errors"][0]["field"] == "name"
-
-
-def test_same_name_in_another_competition_is_free(server: Instance) -> None:
-    server.competition()
-    server.competition("other")
-    headers = server.participant()
     for slug in ("digits", "other"):
-        answer = server.client.post(f"/api/v1/competitions/{slug}/teams", headers=headers, json={"name": "Us"})
-        assert answer.status_code == 201
+        both.competition(slug)
+    ada = both.participant()
+    assert call(both, ada, "GET", "/team").status_code == 404
+    made = call(both, ada, "POST", "/teams", name="  The   Forgetful ")
+    assert (made.status_code, made.json()["name"], made.json()["leader"]) == (201, "The Forgetful", "ada")
+    assert call(both, ada, "GET", "/team").json() == made.json()
+    assert both.submit(ada).json()["team"] == "The Forgetful"
+    assert call(both, ada, "POST", "/teams", name="Another").status_code == 409, "a person has one team"
+    elsewhere = "/api/v1/competitions/other/teams"
+    assert both.client.post(elsewhere, headers=ada, json={"name": "The Forgetful"}).status_code == 201
 
 
-def test_second_team_of_a_person_is_a_conflict(server: Instance) -> None:
+def test_renaming_after_the_close_needs_the_organiser(server: Instance) -> None:
+    olga = server.account("olga", Role.ORGANISER)
+    competition = server.competition(organiser=olga)
+    ada = server.participant("ada")
+    team = call(server, ada, "POST", "/teams", name="First").json()["id"]
+    assert call(server, ada, "PATCH", "/team", name="Second").status_code == 200
+    with server.database.write() as session:
+        row = session.merge(competition)
+        row.opens_at, row.closes_at = now() - timedelta(days=2), now() - timedelta(seconds=1)
+    answer = call(server, ada, "PATCH", "/team", name="Third")
+    assert (answer.status_code, "organisers" in answer.json()["detail"]) == (409, True)
+    act = {"act": "rename", "name": "Third", "reason": "they asked for it"}
+    path = f"/api/v1/competitions/digits/teams/{team}/acts"
+    assert server.client.post(path, headers=server.headers(olga), json=act).status_code == 204
+    assert call(server, ada, "GET", "/team").json()["name"] == "Third"
+
+
+def test_team_made_by_a_submission_takes_no_persons_name(server: Instance) -> None:
     server.competition()
-    headers = server.participant()
-    server.client.post(TEAMS, headers=headers, json={"name": "one"})
-    assert server.client.post(TEAMS, headers=headers, json={"name": "two"}).status_code == 409
+    assert call(server, server.participant("boris"), "POST", "/teams", name="carla").status_code == 201
+    server.participant("ada-2")
+    assert call(server, server.participant("dora"), "POST", "/teams", name="ada").status_code == 201
+    ada = server.participant("ada")
+    assert server.submit(ada).status_code == 201
+    assert call(server, ada, "GET", "/team").json()["name"] == "ada-3"
 
 
-@pytest.mark.parametrize("name", ["", "   ", "x" * 61, "a\u202eb", "a\x00b", "zero\u200bwidth"])
-def test_name_that_cannot_be_shown_is_refused(server: Instance, name: str) -> None:
+PERSONS = ("boris", "BORIS", "bоris", "𝐛𝐨𝐫𝐢𝐬", "b0rls")
+TEAMS = ("the oracle", "Thе Oraclе", "𝕿𝖍𝖊 𝕺𝖗𝖆𝖈𝖑𝖊", "The 0rac1e", "Ｔhe Oracle", "The  Oracle")
+UNSHOWN = ("", "   ", "x" * 61, "a\u202eb", "a\x00b", "zero\u200bwidth")
+REFERENCES = ("Oracle", "0racle", "o r a c l e", "Оracle", "Original", "0RIGINAL model", "Baseline")
+
+
+@pytest.mark.parametrize(
+    ("names", "status", "said"),
+    [
+        (PERSONS, 409, ""),
+        (TEAMS, 409, ""),
+        (UNSHOWN, 422, ""),
+        (REFERENCES, 422, "is what a leaderboard calls a reference"),
+    ],
+    ids=["persons", "teams", "unshown", "references"],
+)
+def test_team_takes_no_name_that_is_anothers_or_misleads(server, names, status, said):
     server.competition()
-    answer = server.client.post(TEAMS, headers=server.participant(), json={"name": name})
-    assert answer.status_code == 422
-    assert answer.json()["errors"][0]["field"] == "name"
+    lead(server, "dora", "The Oracle")
+    ada, carla, _ = lead(server, "ada", "ada"), server.participant("carla"), server.participant("boris")
+    for name in names:
+        for answer in (
+            call(server, ada, "PATCH", "/team", name=name),
+            call(server, carla, "POST", "/teams", name=name),
+        ):
+            assert (answer.status_code, answer.json()["errors"][0]["field"]) == (status, "name"), name
+            assert said in answer.text
+    assert call(server, ada, "PATCH", "/team", name="Ada").status_code == 200, "it looks like its own"
+    assert call(server, carla, "POST", "/teams", name="Oracles of Delphi").status_code == 201

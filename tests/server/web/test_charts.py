@@ -1,17 +1,25 @@
-"""Charts of boards: times that can be told apart, no empty layer, names beside their points."""
+"""Charts: boards over time, names beside points, epsilon as the metric has it."""
 
-from itertools import combinations
+import json
+import math
+from itertools import combinations, product
+from statistics import NormalDist
 
+import numpy as np
 import pytest
 
 from lethe.competition.visibility import Visibility
+from lethe.metrics.scoring.attacks import crossfit
+from lethe.metrics.scoring.epsilon import bucket_points, per_example_epsilon
 from server.competitions import competitions
 from server.models.account import Account
 from server.models.competition import Competition
 from server.models.evaluation import PublicScore
 from server.teams import teams
+from server.web.charts import epsilon_charts
+from server.web.charts.epsilon_charts import MAX_DRAWN, as_json, epsilons, points, separation, separations
 from server.web.charts.label_placement import HEIGHT_PX, LINE_PX, PADDING_PX, place_labels
-from server.web.charts.vega_charts import failures, scatter, score_over_time, slope
+from server.web.charts.vega_charts import failures, scatter, score_over_time
 from tests.support.instance import Instance
 from tests.support.scores import add_team, scored
 from tests.support.web import Visitor
@@ -24,12 +32,6 @@ def test_axis_of_hours_tells_them_apart(last: str, labels: str) -> None:
     rows = [{"at": at, "team": "ada", "score": 0.1} for at in ("2026-11-23T02:00:00Z", last)]
     chart = score_over_time(rows, teams=["ada"], own=None, oracle=None)
     assert chart["layer"][0]["encoding"]["x"]["axis"]["format"] == labels
-
-
-def test_slope_of_others_has_no_layer_for_an_own_team() -> None:
-    rows = [{"team": "ada", "board": board, "rank": 1, "own": "no"} for board in ("public", "private")]
-    assert len(slope(rows)["layer"]) == 4
-    assert len(slope([*rows, *({**row, "team": "mine", "own": "yes"} for row in rows)])["layer"]) == 6
 
 
 def test_failures_of_a_quiet_week_have_an_axis() -> None:
@@ -87,9 +89,12 @@ def lines(points: list[dict[str, object]]) -> list[float]:
     return [(1.0 - one["label_y"]) * (height - 2 * PADDING_PX) for one in placed if one["name"] != "far"]
 
 
-def test_names_are_written_towards_the_middle() -> None:
+def test_names_are_written_towards_the_middle_where_nothing_moves_them() -> None:
     placed, _ = place_labels([point("a", 0.0, 1.0), point("b", 4.0, 0.0)])
     assert [(one["name"], one["side"], one["label_y"]) for one in placed] == [("a", "left", 1.0), ("b", "right", 0.0)]
+    placed, _ = place_labels([point("left", 0.0, 0.0), point("right", 1.0, 0.0), point("above", 0.4, 1.0)])
+    assert {one["label_y"] - one["y"] for one in placed} == {0.0}
+    assert place_labels([]) == ([], HEIGHT_PX)
 
 
 def test_names_of_one_place_stand_below_each_other() -> None:
@@ -105,11 +110,6 @@ def test_chart_of_many_points_is_higher() -> None:
     assert all(abs(a - b) >= LINE_PX - 1e-6 for a, b in combinations(lines(points), 2))
 
 
-def test_far_names_do_not_move_each_other() -> None:
-    placed, _ = place_labels([point("left", 0.0, 0.0), point("right", 1.0, 0.0), point("above", 0.4, 1.0)])
-    assert {one["label_y"] - one["y"] for one in placed} == {0.0}
-
-
 def test_chart_draws_a_line_to_a_name_that_was_moved() -> None:
     made = scatter([point("a", 0.0, 0.0), point("b", 0.0, 0.0)], x="score", y="klom", kinds=["dominated"])
     rule, _, left, right = made["layer"]
@@ -118,5 +118,59 @@ def test_chart_draws_a_line_to_a_name_that_was_moved() -> None:
     assert made["height"] == HEIGHT_PX
 
 
-def test_nothing_to_place_is_no_error() -> None:
-    assert place_labels([]) == ([], HEIGHT_PX)
+DELTA = 1e-5
+
+
+def test_the_pictures_epsilon_is_the_metrics() -> None:
+    retrained = np.array([[NormalDist().inv_cdf((index + 0.5) / 64)] for index in range(64)])
+    for shift in (0.0, 1.0, 2.4, 0.3):
+        exact = per_example_epsilon(retrained + shift, retrained, attacks="exact", delta=DELTA)[0]  # type: ignore[arg-type]
+        found = separation(shift, 64, delta=DELTA).epsilon
+        if shift == 0.3:
+            assert 0.9 < found < exact, "one threshold tells no more than all attacks do"
+        else:
+            assert found == pytest.approx(exact, abs=0.02)
+
+
+def test_picture_of_the_default_attacks_has_their_floor() -> None:
+    assert epsilon_charts.FLOOR == crossfit.FLOOR
+    far = separation(9.0, 512, delta=DELTA, lowest_rate=epsilon_charts.FLOOR)
+    assert far.epsilon == pytest.approx(math.log((1 - DELTA - crossfit.FLOOR) / crossfit.FLOOR))
+    assert far.points > 0.0
+    shown = [one.epsilon for one in separations(512, DELTA, epsilon_charts.FLOOR)]
+    assert shown == sorted(shown)
+
+
+def test_the_pictures_points_are_the_metrics() -> None:
+    for n_models, epsilon in product((4, 512), (0.0, 0.49, 0.5, 2.3, 6.9, 7.0, 50.0)):
+        assert points(epsilon, n_models) == bucket_points([epsilon], n_models=n_models)[0]
+    shown = separations(512, DELTA)
+    assert [one.epsilon for one in shown] == sorted(one.epsilon for one in shown), "further apart is worse"
+    assert shown[0].points == 1.0
+    assert shown[-1].points < 0.01
+    assert separations(65_536, DELTA) == separations(MAX_DRAWN, DELTA)
+    steps = json.loads(as_json(separations(16, DELTA)))
+    assert (len(steps), steps[0]) == (31, [0.0, 210.0, "0.00", "1.000"])
+
+
+CAP = 50.0
+
+
+def bars(*values: float) -> list[dict[str, object]]:
+    chart = epsilons([{"value": value, "models": "own"} for value in values], cap=CAP)
+    layers = chart.get("layer", [chart])
+    source = layers[0].get("data") or chart["data"]
+    return source["values"]  # type: ignore[no-any-return]
+
+
+def test_examples_at_the_cap_have_a_bar_of_their_own() -> None:
+    *others, last = bars(0.0, 0.5, 1.0, 1.9, CAP, CAP)
+    assert (last["range"], last["examples"]) == ("no attack failed (the cap of 50)", 2)
+    assert len(others) == 4, "the others keep the axis for themselves"
+    assert max(float(str(bar["high"])) for bar in others) < float(str(last["low"])) < 3
+    label = epsilons([{"value": 49.9999, "models": "own"}], cap=49.9999)["layer"][1]
+    assert label["data"]["values"][0]["text"] == "50, the cap"
+    assert label["encoding"]["y"] == {"value": 0}, "below the bars stand the axis's numbers"
+    assert [bar["examples"] for bar in bars(1.0, 1.0)] == [2]
+    assert "layer" not in epsilons([{"value": 1.0, "models": "own"}], cap=CAP)
+    assert bars(CAP)[0]["examples"] == 1

@@ -1,15 +1,25 @@
-"""Static files: hashed, vendored with their licences."""
+"""What surrounds every page: static files, what search engines read, answers kept while the database is away."""
 
 import base64
 import hashlib
 import json
 import re
+import secrets
 from pathlib import Path
 
+import pytest
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse
+from fastapi.testclient import TestClient
+from starlette.responses import Response
+
 from server.config import get_settings
+from server.middleware import PROXY_CACHE
 from server.template_environment import TEMPLATES
 from server.web import rendering
 from server.web.assets import SHEET, SHEETS, STATIC, Assets, get_assets
+from server.web.cookies import SESSION_COOKIE
+from server.web.last_answers import MAIN, LastAnswers
 from tests.support.instance import Instance
 
 VENDOR = STATIC / "vendor"
@@ -20,30 +30,15 @@ def test_an_asset_is_served_under_its_hash_and_kept_for_ever(server: Instance) -
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/css")
     assert "immutable" in answer.headers["cache-control"]
-
-
-def test_an_address_with_an_old_hash_still_works_but_is_not_kept(server: Instance) -> None:
-    answer = server.client.get("/static/0000000000000000/css/lethe.css")
-    assert answer.status_code == 200
-    assert answer.headers["cache-control"] == "no-cache"
-
-
-def test_an_unchanged_asset_is_not_sent_again(server: Instance) -> None:
-    url = get_assets().url("js/page.js")
-    etag = server.client.get(url).headers["etag"]
-    assert server.client.get(url, headers={"If-None-Match": etag}).status_code == 304
-
-
-def test_nothing_outside_the_folder_is_served(server: Instance) -> None:
+    unchanged = server.client.get(get_assets().url(SHEET), headers={"If-None-Match": answer.headers["etag"]})
+    assert unchanged.status_code == 304
+    old = server.client.get("/static/0000000000000000/css/lethe.css")
+    assert (old.status_code, old.headers["cache-control"]) == (200, "no-cache")
     for path in ("../main.py", "%2e%2e/main.py", "vendor/vendor.json", "/etc/passwd"):
-        assert server.client.get(f"/static/0/{path}").status_code == 404
-
-
-def test_integrity_is_the_hash_of_what_is_served(server: Instance) -> None:
-    assets = get_assets()
-    body = server.client.get(assets.url("js/page.js")).content
-    expected = base64.b64encode(hashlib.sha384(body).digest()).decode()
-    assert assets.integrity("js/page.js") == f"sha384-{expected}"
+        assert server.client.get(f"/static/0/{path}").status_code == 404, path
+    script = server.client.get(get_assets().url("js/page.js")).content
+    expected = base64.b64encode(hashlib.sha384(script).digest()).decode()
+    assert get_assets().integrity("js/page.js") == f"sha384-{expected}"
 
 
 def test_a_sheet_names_other_files_by_their_hash(tmp_path: Path) -> None:
@@ -89,17 +84,13 @@ def test_all_sheets_are_one_file_in_their_order(server: Instance) -> None:
     assert get_assets().get("css/theme.css") is None
 
 
-def test_search_engines_are_kept_from_what_is_private(server: Instance) -> None:
+def test_robots_and_icon_are_at_their_usual_addresses(server: Instance) -> None:
     robots = server.client.get("/robots.txt").text
     for path in ("/account", "/organise", "/submissions", "/api/v1/"):
         assert f"Disallow: {path}\n" in robots
     assert "Disallow: /\n" not in robots
-
-
-def test_the_icon_is_at_its_usual_address(server: Instance) -> None:
-    answer = server.client.get("/favicon.ico")
-    assert answer.headers["content-type"] == "image/x-icon"
-    assert answer.content[:4] == b"\0\0\1\0"
+    icon = server.client.get("/favicon.ico")
+    assert (icon.headers["content-type"], icon.content[:4]) == ("image/x-icon", b"\0\0\1\0")
 
 
 def test_shared_links_name_the_configured_address_never_the_requests(server, monkeypatch):
@@ -110,3 +101,53 @@ def test_shared_links_name_the_configured_address_never_the_requests(server, mon
     assert 'content="https://lethe.example/login"' in page
     assert f'content="https://lethe.example{get_assets().url("img/share.png")}"' in page
     assert "evil.example" not in page
+
+
+state = {"fails": False}
+
+
+@pytest.fixture
+def client() -> TestClient:
+    app = FastAPI()
+    app.add_middleware(LastAnswers, max_bytes=5000)
+    state["fails"] = False
+
+    @app.get("/public")
+    async def public(size: int = 0) -> Response:
+        if state["fails"]:
+            return HTMLResponse("away", status_code=503)
+        return HTMLResponse(MAIN.decode() + "hello" + secrets.token_hex(size), headers=PROXY_CACHE)
+
+    @app.get("/private")
+    async def private() -> Response:
+        return HTMLResponse("away" if state["fails"] else "mine", status_code=503 if state["fails"] else 200)
+
+    return TestClient(app)
+
+
+def test_last_public_page_is_shown_to_everybody_and_says_so(client: TestClient) -> None:
+    assert "as everybody saw it" not in client.get("/public").text
+    assert client.get("/private").status_code == 200
+    state["fails"] = True
+    for cookies in ({}, {SESSION_COOKIE: "x"}):
+        client.cookies.update(cookies)
+        shown = client.get("/public")
+        assert (shown.status_code, shown.headers["cache-control"]) == (200, "no-store")
+        assert "as everybody saw it" in shown.text
+        assert "hello" in shown.text
+    assert client.get("/public?size=1").status_code == 503, "nobody asked for it"
+    assert client.get("/private").status_code == 503, "no proxy may keep it"
+
+
+def test_what_somebody_saw_who_is_logged_in_is_not_kept(client: TestClient) -> None:
+    client.get("/public", headers={"Authorization": "Bearer x"})
+    client.get("/public", headers={"Cookie": f"{SESSION_COOKIE}=x"})
+    state["fails"] = True
+    assert client.get("/public").status_code == 503
+
+
+def test_kept_pages_have_a_bound_in_bytes(client: TestClient) -> None:
+    for size in (1000, 1001, 1002):
+        client.get("/public", params={"size": size})
+    state["fails"] = True
+    assert [client.get("/public", params={"size": size}).status_code for size in (1000, 1001, 1002)] == [503, 200, 200]
