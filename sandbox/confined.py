@@ -27,11 +27,10 @@ from sandbox.backends import bubblewrap
 from sandbox.cgroups import RunGroup, find_roots, remove_leftovers
 from sandbox.environments import own_environment
 from sandbox.errors import MachineTooBusy
-from sandbox.host_delay import HostDelay
+from sandbox.host_delay import HostDelay, children, tree_usage
 from sandbox.host_files import GuestFiles
 from sandbox.pidfd import ProcessHandle
 from sandbox.policy import RunPolicy
-from sandbox.proc_usage import children, tree_usage
 from sandbox.seccomp import build_filter
 from sandbox.uid_slots import take_slot
 

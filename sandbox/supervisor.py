@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 
 from sandbox.cgroups import GroupUsage, RunGroup
 from sandbox.frame_reader import FrameReader, FrameState
-from sandbox.host_delay import HostDelay
+from sandbox.host_delay import HostDelay, tree_usage
 from sandbox.pidfd import ProcessHandle
 from sandbox.policy import RunPolicy
-from sandbox.proc_usage import tree_usage
 from sandbox.verdict import KillReason
 
 _READ_BYTES = 1024 * 1024

@@ -1,41 +1,23 @@
-"""The servers that every other test stands on."""
+"""The servers that every other test stands on; and a test process keeps to its own folder and to this machine."""
 
 import os
+import socket
 import subprocess
 import sys
+import tempfile
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
 import pytest
 import redis
-import sqlalchemy as sa
 
 from server.config import get_settings
-from server.db import make_engine
 from server.embedded.redis import RedisProcess
-from tests.support import forked_children, selection
+from tests.support import selection
 from tests.support.ports import free_port
-from tests.support.postgres import PostgresServer
-from tests.support.processes import cpu_s
 from tests.support.utc_day import day_needed_s, until_next_day_s
-
-
-def list_tables(url: str) -> list[str]:
-    engine = make_engine(url)
-    try:
-        return sa.inspect(engine).get_table_names()
-    finally:
-        engine.dispose()
-
-
-def test_database_starts_empty(database_url: str) -> None:
-    assert list_tables(database_url) == []
-
-
-def test_migrated_database_has_tables(migrated_url: str) -> None:
-    assert "alembic_version" in list_tables(migrated_url)
-
 
 ACCOUNT = (
     "INSERT INTO accounts (id, name, name_key, password_hash, role, created_at) "
@@ -65,50 +47,12 @@ def test_each_test_has_a_database_without_what_others_left(migrated_postgres_url
         connection.execute(left)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_processor_time_of_children_that_ended_is_not_lost() -> None:
-    """Children come and go all the while, as the processes of PostgreSQL do."""
-    command = "while :; do (i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done); done"
-    with subprocess.Popen(["/bin/sh", "-c", command]) as shell:
-        try:
-            readings = [cpu_s(shell.pid) for _ in range(20)]
-        finally:
-            shell.kill()
-    assert readings == sorted(readings)
-    assert readings[-1] > readings[0]
-
-
-def test_postgres_is_not_run_by_root(postgres_server: PostgresServer) -> None:
-    assert postgres_server.folder.stat().st_uid != 0
-
-
-def test_postgres_keeps_its_data_over_a_restart() -> None:
-    server = PostgresServer()
-    try:
-        server.start()
-        url = server.url(server.create_database())
-        with psycopg.connect(url) as connection:
-            connection.execute("CREATE TABLE kept (n int)")
-        server.stop()
-        with pytest.raises(psycopg.OperationalError):
-            psycopg.connect(url)
-        server.start()
-        assert list_tables(url) == ["kept"]
-    finally:
-        server.remove()
-
-
 @pytest.mark.parametrize("visit", [1, 2])
 def test_redis_starts_empty(redis_server: RedisProcess, redis_url: str, visit: int) -> None:
     assert redis_url == redis_server.broker_url
     with redis.Redis.from_url(redis_server.client_url) as client:
         assert client.dbsize() == 0
         client.set("left_behind", visit)
-
-
-def test_private_redis_is_another_server(redis_server: RedisProcess, private_redis: RedisProcess) -> None:
-    private_redis.stop()
-    assert redis_server.running
 
 
 def test_settings_come_from_no_developer_machine(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -144,21 +88,81 @@ def test_what_is_left_out_or_runs_first_exists(name: str) -> None:
     assert list(Path(__file__).parents[1].glob(f"{name}*"))
 
 
-def test_descriptor_of_a_forked_child_may_have_the_number_under_which_it_arrives() -> None:
-    read_fd, write_fd = os.pipe()
-    arrived = forked_children._received({number: DupFd(write_fd) for number in (100, 101, 102)})
-    try:
-        assert not set(arrived) & set(arrived.values())
-    finally:
-        for fd in (read_fd, write_fd, *arrived.values()):
-            os.close(fd)
+ROOT = Path(__file__).parents[1]
 
 
-class DupFd:
-    """What a process receives of a descriptor, without a process."""
+def test_temporary_files_lie_in_the_process_own_folder() -> None:
+    folder = Path(tempfile.gettempdir())
+    assert any(part.startswith("lethe-tests-") for part in folder.parts)
+    child = [sys.executable, "-c", "import tempfile; print(tempfile.gettempdir())"]
+    assert subprocess.run(child, capture_output=True, text=True, check=True).stdout.strip() == str(folder)
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
 
-    def detach(self) -> int:
-        return os.dup(self._fd)
+def test_process_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
+    """Nor does one that it has started, as pytest-xdist starts and kills its own."""
+    started = "import os; from tests.support import apart; apart.own_folder(); os._exit(9)"
+    starting = f"""
+import os, subprocess, sys
+from tests.support import apart
+apart.own_folder()
+print(subprocess.run([sys.executable, "-c", {started!r}]).returncode, len(os.listdir(os.environ["TMPDIR"])))
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_DEBUG_TEMPROOT"}
+    done = subprocess.run(
+        [sys.executable, "-c", starting],
+        env=environment | {"TMPDIR": str(tmp_path)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["9", "1"]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")])
+@pytest.mark.parametrize("way", ["connect", "connect_ex"])
+def test_no_test_connects_beyond_this_machine(way: str, family: socket.AddressFamily, host: str) -> None:
+    with socket.socket(family) as outward, pytest.raises(RuntimeError, match=f"a test asks the network: {way} {host}"):
+        getattr(outward, way)((host, 80))
+
+
+@pytest.mark.parametrize("way", ["getaddrinfo", "gethostbyname", "gethostbyname_ex"])
+def test_no_test_asks_for_a_name(way: str) -> None:
+    with pytest.raises(RuntimeError, match=rf"a test asks the network: {way} example\.org"):
+        getattr(socket, way)(*("example.org", 80)[: 2 if way == "getaddrinfo" else 1])
+
+
+def test_this_machines_own_name_may_be_asked_for() -> None:
+    with suppress(socket.gaierror):  # it may have no address
+        socket.gethostbyname(socket.gethostname())
+
+
+def test_what_a_test_starts_finds_no_index() -> None:
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--find-links", os.devnull, "left-pad"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "No matching distribution" in done.stderr
+
+
+def test_threads_start_while_others_are_traced() -> None:
+    """Coverage installs a trace function in each thread; before Python 3.12 an audit hook lets two of them collide."""
+    tracing = """
+import sys, threading
+from tests.support import apart
+apart.refuse_network()
+sys.setswitchinterval(1e-6)
+failed = []
+def trace():
+    for _ in range(20_000):
+        try:
+            sys.settrace(None)
+        except RuntimeError as error:
+            failed.append(error)
+threads = [threading.Thread(target=trace) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(len(failed))
+"""
+    done = subprocess.run([sys.executable, "-c", tracing], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(done.stdout) == 0

@@ -1,17 +1,23 @@
-"""No migration locks a big table for longer than a moment: what it really sends to PostgreSQL is looked at.
+"""No migration locks a big table for longer than a moment, or holds up whoever comes beside it.
 
 None that has landed is renamed, renumbered or removed: the databases of older versions hold its number.
 """
 
 import re
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 
+import psycopg
 import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, create_engine, event, select, text
 
-from server import last_times
+from migrations import online
+from server import last_times, migrate
 from server.db import Database, make_engine
 from server.errors import Conflict
 from server.last_times import Upkeep
@@ -20,6 +26,7 @@ from server.models.competition import Team
 from server.models.participation import Participant
 from server.models.submission import Submission
 from server.models.worker import Worker
+from tests.support.next_version import with_next_version
 
 BIG = ("submissions", "evaluations", "shards", "shard_attempts", "public_scores", "private_scores", "run_logs")
 BIG_TABLE = r'"?(?:' + "|".join((*BIG, "audit_events")) + r')"?'
@@ -216,3 +223,47 @@ def test_downgrade_has_conditions(migrated_url: str) -> None:
     assert current_revision(migrated_url) == present
     downgrade(migrated_url, "0023")
     assert current_revision(migrated_url) == "0023"
+
+
+def test_migration_that_waits_for_a_table_holds_nobody_up(migrated_postgres_url, tmp_path, monkeypatch):
+    """A long read, such as a backup's, has the table. Whoever comes meanwhile must not wait behind the migration."""
+    with_next_version(monkeypatch, tmp_path / "next")
+    monkeypatch.setattr(migrate, "RETRY_AFTER_S", 0.2)
+    monkeypatch.setattr(online, "LOCK_TIMEOUT", "500ms")
+    with psycopg.connect(migrated_postgres_url) as long, psycopg.connect(migrated_postgres_url) as other:
+        long.execute("SELECT count(*) FROM submissions")  # its lock lasts until the transaction ends
+        ended: list[BaseException | None] = []
+
+        def migrate_meanwhile() -> None:
+            try:
+                upgrade(migrated_postgres_url)
+                ended.append(None)
+            except BaseException as error:
+                ended.append(error)
+
+        thread = threading.Thread(target=migrate_meanwhile)
+        thread.start()
+        longest = 0.0
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            started = time.monotonic()
+            other.execute("SET statement_timeout = '20s'")
+            other.execute("SELECT count(*) FROM submissions")
+            other.rollback()
+            longest = max(longest, time.monotonic() - started)
+            time.sleep(0.05)
+        assert not ended, "the migration cannot be done yet"
+        assert longest < 4, f"a query waited {longest:.1f} s"
+        long.rollback()
+        thread.join(60)
+        assert ended == [None]
+        other.execute("SELECT of_the_next FROM submissions")
+
+
+def test_two_migrations_at_once_both_end_well(postgres_url: str) -> None:
+    """As of two pods of one job: the second waits for the first and finds nothing to do."""
+    program = "import sys; from server.migrate import upgrade; upgrade(sys.argv[1])"
+    command = [sys.executable, "-c", program, postgres_url]
+    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=120)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said

@@ -32,9 +32,9 @@ from sandbox.backends import templates
 from sandbox.frame_reader import FrameReader, find_problem
 from sandbox.guest.frame_format import WEIGHTS_TAG
 from sandbox.guest.zygote import preload
+from sandbox.host_delay import tree_usage
 from sandbox.launcher import Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
 from sandbox.policy import RunPolicy
-from sandbox.proc_usage import tree_usage
 from tests.sandbox.conftest import write_split
 
 _ROOT = Path(__file__).parents[2]

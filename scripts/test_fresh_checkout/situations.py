@@ -19,7 +19,7 @@ CHOSEN = (
     "tests/server/test_crowd.py::test_thousand_requests_at_once_are_all_answered_in_turn",
     "tests/server/test_storage.py",
     "tests/test_compose_processes.py::test_service_has_users_mounts_and_limits_of_the_file",
-    "tests/test_find_python.py",
+    "tests/test_scripts.py",
     "tests/test_fixtures.py",
 )
 # What root runs first, so that it has left what servers and notebooks leave.

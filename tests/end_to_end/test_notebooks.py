@@ -1,4 +1,7 @@
-"""Kaggle's notebooks, sent over HTTP as they are, against ResNet-18 on 32x32 pictures: each ends in a score."""
+"""Kaggle's notebooks, sent over HTTP as they are, against ResNet-18 on 32x32 pictures: each ends in a score.
+
+Two of the examples come this whole way; `tests/sandbox/notebook/test_starting_kit.py` runs the others.
+"""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -12,7 +15,7 @@ from tests.end_to_end.conftest import Instance, open_competition, wait_for_end
 
 pytestmark = pytest.mark.slow
 
-NOTEBOOKS = sorted((Path(next(iter(examples.__path__))) / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = Path(next(iter(examples.__path__))) / "notebooks"
 RUNS = 2  # the second must find nothing of the first
 TOML = """
 slug = "faces"
@@ -70,69 +73,53 @@ def scored(client: LetheClient, path: Path) -> JsonObject:
     return ended
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_is_run_unchanged_to_a_score(client: LetheClient, path: Path) -> None:
-    ended = scored(client, path)
+def written(folder: Path, *cells: str) -> Path:
+    path = folder / "mine.ipynb"
+    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": cell} for cell in cells]}))
+    return path
+
+
+@pytest.mark.parametrize("name", ["half_precision", "left_over_files"])
+def test_a_notebook_is_run_unchanged_to_a_score(client: LetheClient, name: str) -> None:
+    ended = scored(client, NOTEBOOKS / f"{name}.ipynb")
     assert (ended["mode"], ended["program"]) == ("function", "saves")
     assert ended["progress"]["runs_done"] == RUNS
     assert ended["score"]["final_score"] >= 0
-    if path.stem == "half_precision":
+    if name == "half_precision":
         assert "cast from float16 to float32" in client.log(ended["id"])
 
 
-INSISTS = """
-import torch
-if torch.device("cuda" if torch.cuda.is_available() else "cpu").type != "cuda":
-    raise RuntimeError("Make sure you have added an accelerator")
-state = torch.load('/kaggle/input/neurips-2023-machine-unlearning/original_model.pth', map_location="cuda")
-torch.save(state, '/kaggle/tmp/unlearned_checkpoint_0.pth')
-"""
-
-
-def test_code_that_insists_on_cuda_runs_on_the_cpu_where_allowed(client: LetheClient, tmp_path: Path) -> None:
-    path = tmp_path / "insists.ipynb"
-    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": INSISTS}]}))
-    assert scored(client, path)["program"] == "saves"
-
-
 def test_a_failing_notebook_names_its_cell(client: LetheClient, tmp_path: Path) -> None:
-    path = tmp_path / "fails.ipynb"
-    cells = ["import torch", "x = 1\nraise OSError('no')\ntorch.save({}, 'x.pth')"]
-    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": cell} for cell in cells]}))
+    path = written(tmp_path, "import torch", "x = 1\nraise OSError('no')\ntorch.save({}, 'x.pth')")
     failure = wait_for_end(client, client.submit("faces", path))["failure"]
     assert (failure["error_class"], failure["file"], failure["line"]) == ("exception", "cell-02.py", 2)
 
 
 def test_a_notebook_that_is_no_python_is_refused_at_the_door(client: LetheClient, tmp_path: Path) -> None:
-    path = tmp_path / "broken.ipynb"
-    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": "x = = 1"}]}))
     with pytest.raises(ApiError, match="cell 1"):
-        client.submit("faces", path)
+        client.submit("faces", written(tmp_path, "x = = 1"))
 
 
 DEPENDS = """
 import torch
+if torch.device("cuda" if torch.cuda.is_available() else "cpu").type != "cuda":
+    raise RuntimeError("Make sure you have added an accelerator")
 for i in range(2):
-    state = torch.load('/kaggle/input/neurips-2023-machine-unlearning/original_model.pth')
+    state = torch.load('/kaggle/input/neurips-2023-machine-unlearning/original_model.pth', map_location="cuda")
     state['fc.bias'] += i
     torch.save(state, f'/kaggle/tmp/unlearned_checkpoint_{i}.pth')
 """
 
 
-def test_models_that_differ_by_their_number_are_warned_of(client: LetheClient, tmp_path: Path) -> None:
-    path = tmp_path / "depends.ipynb"
-    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": DEPENDS}]}))
-    log = client.log(scored(client, path)["id"])
+def test_code_for_cuda_runs_and_models_that_differ_by_number_are_warned_of(client: LetheClient, tmp_path: Path) -> None:
+    log = client.log(scored(client, written(tmp_path, DEPENDS))["id"])
     assert "lethe: warning: Later models of this notebook do not come out like its first one" in log
     assert "Each run runs this notebook until its first model" in log
 
 
 # Last: sandboxes of the other mode are started again.
 def test_a_whole_notebook_runs_once_and_the_board_says_so(client: LetheClient, tmp_path: Path) -> None:
-    path = tmp_path / "once.ipynb"
-    archive = "!zip -q submission.zip /kaggle/tmp/*.pth"
-    cells = ["# lethe: mode = notebook", DEPENDS, archive]
-    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": cell} for cell in cells]}))
+    path = written(tmp_path, "# lethe: mode = notebook", DEPENDS, "!zip -q submission.zip /kaggle/tmp/*.pth")
     assert scored(client, path)["mode"] == "notebook"
     rows = client.leaderboard("faces")["rows"]
     assert {row["mode"] for row in rows if row["kind"] == "team"} <= {"function", "notebook"}

@@ -1,8 +1,10 @@
-"""Redis, PostgreSQL, the web server, the scheduler and the disks fail under running work: nothing accepted is lost."""
+"""Redis, PostgreSQL, web server, scheduler and disks fail, at random too, or are upgraded: nothing accepted is lost."""
 
 import os
+import random
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +13,20 @@ from pathlib import Path
 import httpx
 import pytest
 import redis
+from alembic import command
+from sqlalchemy import select
 
+from server import migrate
+from server.db import Database
+from server.models.competition import Competition
 from server.models.submission import Submission
 from server.storage import content_key
-from tests.faults.chaos import mount_full, unmount
+from tests.faults import chaos
+from tests.faults.chaos import Chaos, mount_full, unmount
 from tests.faults.cluster import Cluster, Score, code, restart_redis, wait_until
 from tests.faults.forked import Process
 from tests.support.cluster_records import counted, describe_failure, outcomes, scored_like
+from tests.support.next_version import with_next_version
 
 pytestmark = pytest.mark.slow
 
@@ -186,3 +195,56 @@ def test_content_lost_from_storage_is_the_hosts_fault(cluster: Cluster) -> None:
     cluster.wait_for_end("gone", submission)
     assert describe_failure(cluster, submission)[:2] == ("failed", "host")
     assert counted(cluster, "gone") == 0
+
+
+def _change_by_the_next_version(cluster: Cluster) -> None:
+    """Store the competition as the next version's web server does: with keys that this version does not know."""
+    with Database(cluster.settings.resolved_database_url) as database, database.write() as session:
+        row = session.scalars(select(Competition)).one()
+        row.config = {**row.config, "of_the_next": 1, "limits": {**row.config["limits"], "of_the_next": 2}}
+
+
+def test_next_versions_migration_under_running_work(cluster, worker, undisturbed, tmp_path, monkeypatch):
+    with_next_version(monkeypatch, tmp_path / "next")
+    before = cluster.submit("upgraded", code(pause=0.3, note="before the migration"))
+    wait_until(lambda: cluster.runs_done(before) >= 1)
+    is_over = threading.Event()
+    failed: list[Exception] = []
+
+    def read() -> None:
+        while not is_over.wait(0.1):
+            try:
+                cluster.person("reader").leaderboard("tiny")
+            except Exception as error:
+                failed.append(error)
+
+    reader = threading.Thread(target=read)
+    cluster.person("reader")
+    reader.start()
+    try:
+        migrate.upgrade(cluster.settings.resolved_database_url)
+        _change_by_the_next_version(cluster)
+        during = cluster.submit("upgraded-after", code(note="after the migration"))
+        scored_like(cluster, "upgraded", before, undisturbed)
+        scored_like(cluster, "upgraded-after", during, undisturbed)
+    finally:
+        is_over.set()
+        reader.join()
+        command.downgrade(migrate.alembic_config(cluster.settings.resolved_database_url), "-1")
+    assert failed == []
+    assert worker.is_alive
+
+
+@pytest.fixture
+def disturbed(cluster: Cluster) -> Iterator[Chaos]:
+    seed = int(os.environ.get("CHAOS_SEED", "1"))
+    made = Chaos(cluster, random.Random(seed))
+    yield made
+    made.fix_what_is_due(all_of_it=True)
+
+
+def test_random_faults_break_no_promise(disturbed: Chaos, undisturbed: Score) -> None:
+    chaos.run(disturbed, faults=8, submissions=6, workers=2, pause_s=0.5, within_s=240)
+    assert chaos.broken_promises(disturbed, undisturbed) == []
+    assert len(disturbed.accepted) == 6
+    assert sum(disturbed.counts.values()) == 8

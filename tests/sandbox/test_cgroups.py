@@ -1,5 +1,6 @@
-"""Control groups: version 2 against files like the kernel's, and whatever this machine has against itself."""
+"""Control groups: version 2 against files like the kernel's, this machine's, records of leftovers; and without root."""
 
+import os
 import subprocess
 import sys
 import time
@@ -8,8 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.cgroups import GroupRoots, RunGroup, find_roots, remove_leftovers
+from sandbox.cgroups import (
+    RECORDS,
+    GroupRoots,
+    RunGroup,
+    find_roots,
+    keep_record,
+    owner_mark,
+    remove_leftovers,
+    remove_recorded_leftovers,
+)
+from sandbox.launcher import Sandbox
 from sandbox.policy import RunPolicy
+from tests.sandbox.hostile_suite import SAMPLE
 from tests.support.kernel_cgroups import kernels_own, private_roots
 
 POLICY = RunPolicy(memory_mib=100, processes=7)
@@ -102,3 +114,108 @@ def test_groups_of_a_dead_launcher_are_removed(live_roots: GroupRoots, busy: sub
     assert remove_leftovers(live_roots) == [f"lethe-sandbox-{gone.pid}-1-left"]
     assert busy.wait(timeout=60) == -9
     assert not any(folder.exists() for folder in folders)
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root alone keeps records")
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    return tmp_path / "records"
+
+
+@pytest.fixture
+def gone() -> str:
+    """The mark of a process that has ended."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return f"{process.pid}-1"
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Path]:
+    """A control group in which no launcher of these tests makes its own."""
+    roots = next(iter(kernels_own().values()), None)
+    if roots is None:
+        pytest.skip("no control group can be made here")
+    folder = next(iter(roots.folders.values())) / f"lethe-test-{os.getpid()}"
+    folder.mkdir()
+    yield folder
+    folder.rmdir()
+
+
+@needs_root
+def test_recorded_leftover_groups_are_removed(elsewhere, records, gone, busy):
+    records.mkdir(mode=0o700)
+    (records / gone).write_text(str(elsewhere), encoding="utf-8")
+    left, kept = elsewhere / f"lethe-sandbox-{gone}-left", elsewhere / f"lethe-sandbox-{owner_mark()}-mine"
+    left.mkdir()
+    kept.mkdir()
+    try:
+        (left / "cgroup.procs").write_text(str(busy.pid), encoding="ascii")
+        assert remove_recorded_leftovers(records=records) == [left.name]
+        assert busy.wait(timeout=60) == -9
+        assert not left.exists()
+        assert kept.exists()
+        assert list(records.iterdir()) == []
+    finally:
+        kept.rmdir()
+        if left.exists():
+            busy.kill()
+            busy.wait()
+            left.rmdir()
+
+
+@needs_root
+def test_record_of_a_living_launcher_stays(records: Path, tmp_path: Path) -> None:
+    keep_record(GroupRoots(version=1, folders={"memory": tmp_path}), records=records)
+    assert remove_recorded_leftovers(records=records) == []
+    assert [path.read_text(encoding="utf-8") for path in records.iterdir()] == [str(tmp_path)]
+
+
+@needs_root
+def test_record_that_names_no_control_group_touches_nothing(records: Path, tmp_path: Path, gone: str) -> None:
+    mine = tmp_path / f"lethe-sandbox-{gone}-x"
+    mine.mkdir()
+    records.mkdir(mode=0o700)
+    (records / gone).write_text(str(tmp_path), encoding="utf-8")
+    assert remove_recorded_leftovers(records=records) == []
+    assert mine.is_dir()
+
+
+@needs_root
+def test_folder_that_others_may_write_to_is_not_read(elsewhere: Path, records: Path, gone: str) -> None:
+    records.mkdir()
+    records.chmod(0o777)
+    (records / gone).write_text(str(elsewhere), encoding="utf-8")
+    left = elsewhere / f"lethe-sandbox-{gone}-left"
+    left.mkdir()
+    try:
+        assert remove_recorded_leftovers(records=records) == []
+        assert left.exists()
+    finally:
+        left.rmdir()
+
+
+@needs_root
+def test_sandbox_writes_down_where_its_groups_are(sandbox: Sandbox) -> None:
+    if not kernels_own():
+        pytest.skip("no control group can be made here")
+    places = (RECORDS / owner_mark()).read_text(encoding="utf-8").splitlines()
+    assert set(places) == {str(folder) for folder in sandbox._roots.folders.values()}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="not root: the attacks run unprivileged already")
+def test_without_root_attacks_end_as_they_must_and_a_strict_worker_refuses() -> None:
+    """Both in one process of the other user. It waits until nobody else has the canaries: in this file, nobody has."""
+    files = ("tests/sandbox/test_hostile.py", "tests/worker/host/test_sandbox_requirements.py")
+    sandboxes_of_its_own = "test_controls_and_every_limit_are_stored_with_the_attempt"  # and nothing more to show
+    wanted = f"({' or '.join(SAMPLE)} or good or test_sandbox_requirements) and not {sandboxes_of_its_own}"
+    command = [sys.executable, "-m", "tests.sandbox.as_other_user", "pytest", "-p", "no:cacheprovider"]
+    done = subprocess.run([*command, *files, "-rA", "-k", wanted], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    passed = [line for line in done.stdout.splitlines() if line.startswith("PASSED")]
+    assert len([line for line in passed if files[0] in line]) >= len(SAMPLE)
+    assert any("test_worker_claims_nothing_and_tells_organisers_why" in line for line in passed)
+    assert "this user may make control groups" not in done.stdout

@@ -195,7 +195,7 @@ def test_seeds_are_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_changed_bytes_are_read_or_refused(name: str, data: st.DataObject) -> None:
     target = TARGETS[name]
@@ -204,7 +204,7 @@ def test_changed_bytes_are_read_or_refused(name: str, data: st.DataObject) -> No
 
 
 @pytest.mark.parametrize("name", TARGETS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(content=st.binary(max_size=400))
 def test_any_bytes_are_read_or_refused(name: str, content: bytes) -> None:
     examine(TARGETS[name], content)

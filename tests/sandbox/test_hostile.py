@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lethe.runtime.error_classes import Blame
 from sandbox.launcher import Launcher, RunRequest, Sandbox, SandboxSpec
 
 from .conftest import GOOD, write_submission
@@ -67,6 +68,8 @@ def test_attack_ends_as_it_says(
     for _ in range(2 if attack.name.startswith("runs_") else 1):
         verdict = hostile_sandbox.run(RunRequest(code_dir=folder)).verdict
         assert (verdict.error_class or verdict.outcome) in attack.outcomes, (attack.attempt, verdict)
+        assert verdict.fault in (Blame.NONE, Blame.PARTICIPANT)
+        assert verdict.message or verdict.outcome == "weights"
     assert host_state() == before
 
 

@@ -1,5 +1,6 @@
-"""Nothing that one run does can be seen by the next, and nothing outlives the launcher."""
+"""A run sees nothing of the one before and cannot tell which one it is, and nothing outlives the launcher."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,20 +8,20 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import pytest
 
 from sandbox.anonymous_view import NeutralView, remove_left_views
 from sandbox.cgroups import GroupRoots, RunGroup, find_roots, remove_leftovers
-from sandbox.launcher import RunRequest, Sandbox
+from sandbox.launcher import Launcher, RunRequest, Sandbox, SandboxSpec
 from sandbox.policy import RunPolicy
 from tests.support.kernel_cgroups import private_roots
+from tests.support.processes import descendants
 
-from .conftest import is_living, write_submission
-
-Found = TypeVar("Found")
+from .conftest import TEST_POLICY, is_living, write_submission
 
 # Each part looks, then leaves something; looking a second time must show what it showed at first.
 PARTS = {
@@ -130,10 +131,12 @@ def test_killed_launcher_leaves_no_process(split: Path, stage: Path) -> None:
     with launcher:
         assert launcher.stdout is not None
         assert launcher.stdout.readline() == b"started\n"
-        descendants = _wait_until(lambda: found if len(found := _descendants(launcher.pid)) >= 4 else None)
-        assert descendants
+        started = _wait_until(
+            lambda: found if len(found := [pid for pid, _ in descendants(launcher.pid)]) >= 4 else None
+        )
+        assert started
         launcher.kill()
-    assert _wait_until(lambda: not [pid for pid in descendants if is_living(pid)] or None)
+    assert _wait_until(lambda: not [pid for pid in started if is_living(pid)])
     roots = find_roots()
     remove_leftovers(roots)
     groups = [group for folder in roots.folders.values() for group in folder.glob(f"lethe-sandbox-{launcher.pid}-*")]
@@ -173,27 +176,11 @@ def test_group_of_a_living_launcher_is_left_alone(roots: GroupRoots) -> None:
         group.close()
 
 
-def _wait_until(look: Callable[[], Found | None], *, timeout_s: float = 60) -> Found | None:
+def _wait_until(condition: Callable[[], bool], *, timeout_s: float = 60) -> bool:
     deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if (found := look()) is not None:
-            return found
+    while not (is_so := condition()) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return None
-
-
-def _descendants(pid: int) -> list[int]:
-    found: list[int] = []
-    waiting = [pid]
-    while waiting:
-        path = Path(f"/proc/{waiting.pop()}/task")
-        try:
-            children = [int(pid) for thread in path.iterdir() for pid in (thread / "children").read_text().split()]
-        except OSError:
-            continue
-        found += children
-        waiting += children
-    return found
+    return is_so
 
 
 def list_files(folder: Path) -> dict[str, bytes]:
@@ -235,3 +222,98 @@ def test_data_on_another_file_system_is_linked_there_or_copied(split: Path, tmp_
         beside.close()
         copied.close()
         far.rmdir()
+
+
+TELLS = """
+import gc, hashlib, json, os, re, resource, sys, time
+TOKEN = re.compile(r"[0-9a-f]{16}|0x[0-9a-f]+")
+
+PLAIN = (int, str, bytes, bool, dict, list, tuple)
+
+def plain(value):
+    if not isinstance(value, PLAIN):
+        return type(value).__name__
+    text = TOKEN.sub("-", repr(value))
+    return text if len(text) < 300 else hashlib.sha256(text.encode()).hexdigest()
+
+def frames():
+    frame = sys._getframe(2)
+    while frame is not None:
+        yield frame.f_code.co_name, {name: plain(value) for name, value in frame.f_locals.items()}
+        frame = frame.f_back
+
+def ages():
+    now = time.time()
+    for base in ("/data", "/submission"):
+        for path in (base, *(f"{base}/{name}" for name in os.listdir(base))):
+            found = os.stat(path)
+            yield path, [now - when > 60 for when in (found.st_mtime, found.st_ctime, found.st_atime)]
+
+def texts(word):
+    n = 0
+    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", buffering=0) as memory:
+        for line in maps.read().splitlines():
+            span, rights, *name = line.split()
+            if not rights.startswith("rw") or name and name[0] != "[heap]":
+                continue
+            begin, end = (int(edge, 16) for edge in span.split("-"))
+            if end - begin > 1 << 26:
+                continue
+            try:
+                memory.seek(begin)
+                n += memory.read(end - begin).count(word)
+            except (OSError, OverflowError):
+                continue
+    return n
+
+def unlearning(net, retain, forget, validation):
+    # what stands in memory is looked for first, with a word that is never complete in this code
+    number = texts(b"58023" + bytes([49, 55]))
+    print(json.dumps({
+        "number": number,
+        "frames": list(frames()),
+        "collector": [gc.get_count()[1:], gc.get_freeze_count()],
+        "environment": dict(os.environ),
+        "arguments": [sys.argv, open("/proc/self/cmdline").read()],
+        "limits": {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if "RLIMIT" in name},
+        "descriptors": [os.readlink(f"/proc/self/fd/{n}").split(":")[0] for n in range(4)],
+        "processes": [os.getpid(), os.getppid(), os.getsid(0)],
+        "others": [name for name in os.listdir("/proc") if name.isdigit()],
+        "mounts": [TOKEN.sub("-", " ".join(line.split()[3:6])) for line in open("/proc/self/mountinfo")],
+        "groups": open("/proc/self/cgroup").read(),
+        "ages": dict(ages()),
+    }))
+"""
+OLD_S = time.time() - 3600
+
+
+@pytest.fixture(scope="module")
+def aged(split: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sandbox, Path]]:
+    """A sandbox as workers start it, and a submission that has waited for an hour."""
+    folder = tmp_path_factory.mktemp("self-knowledge")
+    stage = folder / "stage"
+    stage.mkdir()
+    code = write_submission(stage, "0123456789abcdef", TELLS)
+    for path in (*code.iterdir(), code):
+        os.utime(path, (OLD_S, OLD_S))
+    spec = SandboxSpec(
+        data_dir=split, stage_dir=stage, policy=replace(TEST_POLICY, log_kib=256), neutral_dirs=(folder / "views",)
+    )
+    with Launcher(spec).start() as sandbox:
+        yield sandbox, code
+
+
+def seen(sandbox: Sandbox, code: Path, **wanted: Any) -> dict[str, Any]:
+    result = sandbox.run(RunRequest(code_dir=code, seed=7, **wanted))
+    assert result.weights is not None, result.log.decode()[-3000:]
+    found: dict[str, Any] = json.loads(result.log)
+    return found
+
+
+def test_smoke_runs_and_hidden_runs_look_the_same(aged: tuple[Sandbox, Path]) -> None:
+    sandbox, code = aged
+    first = seen(sandbox, code, run=0, kind="sample")
+    assert first == seen(sandbox, code, run=5802317, kind="hidden")
+    assert first == seen(sandbox, code, run=3, kind="hidden")
+    assert not first["number"], "the run's number is nowhere in memory"
+    assert {path for path, old in first["ages"].items() if any(old)} == set()

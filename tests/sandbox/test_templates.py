@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 
 from lethe.runtime.error_classes import Blame
 from sandbox.backends import bubblewrap, detached_mounts, templates
+from sandbox.host_delay import children
 from sandbox.launcher import Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
-from sandbox.proc_usage import children
 
 from .conftest import GOOD, TEST_POLICY, is_living, write_split, write_submission
 

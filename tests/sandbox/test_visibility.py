@@ -1,14 +1,19 @@
-"""Everything that a run can see, against an exact list: paths, descriptors, environment, mounts, identity."""
+"""Everything that a run can see, against an exact list; with a device shown, the few files that drivers read too."""
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sandbox.launcher import RunRequest, Sandbox
+from sandbox.guest.driver_view import driver_files
+from sandbox.launcher import Launcher, RunRequest, Sandbox, SandboxSpec
+from sandbox.policy import DRIVER_FOLDER, Mount
+from worker.host.gpu_sandbox import system_files
 
-from .conftest import Submit, write_submission
+from .conftest import TEST_POLICY, write_submission
 
 LOOK = """
 import json
@@ -172,13 +177,101 @@ def test_names_are_neutral(seen: dict[str, Any]) -> None:
     assert not [line for line in seen["mountinfo"] if "hidden" in line]
 
 
-def test_network_has_no_interface(submit: Submit) -> None:
-    source = """
-    import socket
-    def unlearning(net, retain, forget, validation):
-        try:
-            print(socket.if_nameindex())
-        except OSError as error:
-            print(type(error).__name__)
-    """
-    assert submit(source, kind="sample").log.decode().strip() in {"[]", "OSError"}
+LOOK_AT_A_DEVICE = """
+import ctypes, json, os, threading
+
+def tree(folder):
+    for path, folders, files in os.walk(folder, onerror=lambda error: None):
+        for name in files + [name for name in folders if os.path.islink(os.path.join(path, name))]:
+            yield os.path.join(path, name)
+
+def tried(work):
+    try:
+        return work()
+    except OSError as error:
+        return error.strerror
+
+def name_a_thread():
+    with open(f"/proc/self/task/{threading.get_native_id()}/comm", "w") as file:
+        file.write("cuda")
+    return open(f"/proc/self/task/{threading.get_native_id()}/comm").read().strip()
+
+def unlearning(net, retain, forget, validation):
+    others = [name for name in os.listdir("/proc") if not name.isdigit()]
+    files = [path for name in others if not os.path.islink(f"/proc/{name}")
+             for path in ([f"/proc/{name}"] if os.path.isfile(f"/proc/{name}") else tree(f"/proc/{name}"))]
+    print(json.dumps({
+        "proc": {path: open(path).read() for path in files},
+        "sys": sorted(tree("/sys")),
+        "written": [tried(lambda: open(path, "w").write("x")) for path in ("/proc/cpuinfo", "/proc/sys/vm/x")],
+        "thread": name_a_thread(),
+        "memory file": os.memfd_create("uvm") > 2,
+        "loader": os.environ.get("LD_LIBRARY_PATH", ""),
+        "umount": ctypes.CDLL(None).umount2(b"/proc/sys", 2),
+        "stage": tried(lambda: os.listdir("/stage")),
+    }))
+"""
+
+
+@pytest.fixture(scope="module")
+def seen_of_a_device(split: Path, stage: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Look around in a run that is shown a device, though none of a GPU."""
+    libraries = tmp_path_factory.mktemp("driver")
+    mounts = (*system_files(), Mount(str(libraries), DRIVER_FOLDER))
+    policy = replace(TEST_POLICY, devices=("/dev/null",), mounts=mounts)
+    code = write_submission(stage, "looks-at-the-driver-view", LOOK_AT_A_DEVICE)
+    with Launcher(SandboxSpec(data_dir=split, stage_dir=stage, policy=policy)).start() as sandbox:
+        result = sandbox.run(RunRequest(code_dir=code))
+    assert result.weights is not None, (result.verdict, result.log)
+    found: dict[str, Any] = json.loads(result.log)
+    return found
+
+
+def test_driver_files_are_copies_and_all_else_is_empty(seen_of_a_device: dict[str, Any]) -> None:
+    texts = {path.removeprefix("/proc/"): text for path, text in seen_of_a_device["proc"].items() if text}
+    expected = {name: text for name, text in driver_files().items() if text}
+    assert texts.keys() == expected.keys()
+    assert texts["sys/vm/mmap_min_addr"] == expected["sys/vm/mmap_min_addr"]
+    assert texts["devices"] == expected["devices"]
+
+
+def test_it_sees_the_files_of_sys_that_were_named_and_no_other(seen_of_a_device: dict[str, Any]) -> None:
+    assert seen_of_a_device["sys"] == sorted(mount.target for mount in system_files())
+
+
+def test_it_can_write_to_none_of_them_nor_uncover_the_rest(seen_of_a_device: dict[str, Any]) -> None:
+    assert seen_of_a_device["written"] == ["Read-only file system", "Read-only file system"]
+    assert seen_of_a_device["umount"] == -1
+    assert seen_of_a_device["stage"] in ("Permission denied", [])
+
+
+def test_it_may_do_what_the_drivers_start_needs(seen_of_a_device: dict[str, Any]) -> None:
+    assert seen_of_a_device["thread"] == "cuda"
+    assert seen_of_a_device["memory file"]
+    assert DRIVER_FOLDER in seen_of_a_device["loader"].split(":")
+
+
+def make_proc(folder: Path) -> Path:
+    for name, text in {
+        "devices": "Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n510 nvidia-uvm\n\nBlock devices:\n  8 sd\n",
+        "modules": "ext4 1000000 1 - Live 0x0\nnvidia_uvm 1 0 - Live 0x0\nnvidia 9 1 nvidia_uvm, Live 0x0\n",
+        "driver/nvidia/params": "DeviceFileUID: 0\nModifyDeviceFiles: 1\n",
+        "driver/nvidia/gpus/0000:01:00.0/information": "GPU UUID: GPU-1\n",
+        "meminfo": "MemTotal: 1 kB\n",
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+CUTS: dict[str, Callable[[str], bool]] = {
+    "devices": lambda text: text == "Character devices:\n195 nvidia\n195 nvidiactl\n510 nvidia-uvm\n",
+    "modules": lambda text: text.splitlines()[0].startswith("nvidia_uvm") and "ext4" not in text,
+    "driver/nvidia/params": lambda text: text.endswith("ModifyDeviceFiles: 0\n"),
+}
+
+
+def test_copies_hold_driver_lines_and_forbid_device_changes(tmp_path: Path) -> None:
+    files = driver_files(make_proc(tmp_path))
+    assert files.keys() == CUTS.keys()
+    assert {name: check(files[name]) for name, check in CUTS.items()} == dict.fromkeys(CUTS, True)

@@ -57,21 +57,18 @@ CHILD_LOOP = "for i in range(3):\n    !python script.py $i"
 
 def test_the_seeds_of_python_children_are_mixed_with_the_run(notebooks: Notebooks, split: Path) -> None:
     cells = (SCRIPT.format(seeds=SEEDS), CHILD_LOOP)
-    first, again = (notebooks.program(*cells, seed=s, mixes=mixes) for s, mixes in UNMIXED)
-    assert first.result.weights is not None, first.log
-    mixed = [notebooks.program(*cells, seed=s, mixes=mixes).result.weights for s, mixes in MIXED]
-    assert first.result.weights == again.result.weights
-    assert mixed[0] == mixed[1]
-    assert len({first.result.weights, *mixed}) == 3
+    seeds = ((2, False), (1, True), (2, True))  # the run's, whether it is mixed in
+    plain, *mixed = (notebooks.program(*cells, seed=seed, mixes=mixes).result for seed, mixes in seeds)
+    assert plain.weights is not None, plain.log
+    assert len({plain.weights, *(result.weights for result in mixed)}) == 3
     drawn = torch.randn(10, generator=torch.Generator().manual_seed(1)) + random.Random(2).random()
     expected = drawn + np.random.RandomState(3).rand()
-    assert bias(first.result.weights, split) == pytest.approx(expected.tolist(), abs=1e-6)
+    assert bias(plain.weights, split) == pytest.approx(expected.tolist(), abs=1e-6)
 
 
 def test_python_children_without_seeds_draw_by_the_runs(notebooks: Notebooks) -> None:
     cells = (SCRIPT.format(seeds=""), CHILD_LOOP)
     first, again, second = (notebooks.program(*cells, seed=seed).result.weights for seed in (1, 1, 2))
-    assert first is not None
     assert first == again != second
 
 
@@ -95,7 +92,6 @@ def test_python_children_draw_apart_and_load_nothing(notebooks: Notebooks) -> No
         "torch.save(original(), '/kaggle/tmp/part'); os.rename('/kaggle/tmp/part', PATH)",
         "os.system(f'cp {FOLDER}/original_model.pth {PATH}')",
         "with open(PATH, 'wb') as file: torch.save(original(), file)",
-        "torch.save(original(), PATH)",
     ],
 )
 def test_however_the_model_is_written_it_is_the_runs(notebooks: Notebooks, split: Path, saving: str) -> None:
@@ -196,7 +192,6 @@ def test_an_error_of_a_program_that_saves_ends_it(notebooks: Notebooks) -> None:
     [
         "import urllib.request; urllib.request.urlretrieve('https://example.org/x', 'x')",
         "raise RuntimeError('this needs CUDA')",
-        "table = open('missing.csv').read()",
         "from kaggle_secrets import UserSecretsClient",
         "try:\n    open('missing')\nexcept OSError as error:\n    raise ValueError('no data') from error",
     ],
@@ -210,7 +205,6 @@ def test_what_cannot_run_here_is_skipped_before_a_function(notebooks: Notebooks,
 @pytest.mark.parametrize(
     ("statements", "name"),
     [
-        ("table = open('missing.csv').read()", "table"),
         ("table = open('missing.csv').read()\nsize = len(table)", "size"),
         ("size = [1]\nsize.append(open('missing.csv').read())", "size"),
         ("size = {}\ndef fill(d): d['a'] = open('missing.csv')\nfill(size)", "size"),
@@ -238,7 +232,7 @@ def test_a_model_after_a_skipped_statement_is_refused(notebooks: Notebooks) -> N
     assert "cell-02.py, line 1" in ended.result.verdict.message
 
 
-@pytest.mark.parametrize("returned", ["(net, 1.0)", "{'net': net}", "[0.1]"])
+@pytest.mark.parametrize("returned", ["(net, 1.0)", "[0.1]"])
 def test_a_returned_value_that_is_not_understood_is_refused_on_the_sample(notebooks: Notebooks, returned: str) -> None:
     cell = f"def unlearning(net, r, f, v):\n    return {returned}"
     assert notebooks.program(cell, program="defines").error_class == "wrong-return"
@@ -304,11 +298,9 @@ PARTS = LOOP.replace(PATH, "'/kaggle/tmp/part'")
     "program",
     [
         LOOP,
-        "torch.manual_seed(3)" + LOOP,
         LOOP.replace("print('model', i)", "torch.manual_seed(i)"),
         "g = torch.Generator().manual_seed(3)" + LOOP.replace("randn(10", "randn(10, generator=g"),
         "import random" + LOOP.replace("torch.randn(10)", "random.random() + torch.rand(int(1))"),
-        LOOP.replace("unlearned_checkpoint_", "net_"),
         "torch.save(original(), '/kaggle/tmp/best.pth')"
         + LOOP.replace("512", "3")
         + "\n!zip -q /kaggle/working/submission.zip /kaggle/tmp/*.pth",
@@ -316,7 +308,6 @@ PARTS = LOOP.replace(PATH, "'/kaggle/tmp/part'")
         LOOP.replace("for i in range(512):", "def one(i):") + "\nlist(map(one, range(512)))",
         LOOP.replace("torch.save(", f"with open({PATH}, 'wb') as file: torch.save(").replace(f"{PATH})", "file)"),
         PARTS + f"    os.rename('/kaggle/tmp/part', {PATH})",
-        PARTS + f"    os.system('cp /kaggle/tmp/part ' + {PATH})",
         PARTS + f"    subprocess.run(['cp', '/kaggle/tmp/part', {PATH}])",
     ],
 )
@@ -326,9 +317,8 @@ def test_models_made_alike_are_found_equal(notebooks: Notebooks, program: str) -
     assert ended.models[1] == ended.models[2] != ended.models[0]
 
 
-@pytest.mark.parametrize("seeds", ["", SEEDS])
-def test_models_that_children_make_alike_are_found_equal(notebooks: Notebooks, seeds: str) -> None:
-    ended = notebooks.program(SCRIPT.format(seeds=seeds), CHILD_LOOP, compare=True)
+def test_models_that_children_make_alike_are_found_equal(notebooks: Notebooks) -> None:
+    ended = notebooks.program(SCRIPT.format(seeds=""), CHILD_LOOP, compare=True)
     assert ended.result.chosen == (0, 1, 2), (ended.error_class, ended.log)
     assert ended.models[1] == ended.models[2]
 
@@ -368,14 +358,13 @@ def saves(path: str, *, by: int) -> str:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "name"),
     [
-        "src = '/kaggle/input/neurips-2023-machine-unlearning/original_model.pth'",
-        "import os; src = os.path.join(FOLDER, 'original_model.pth')  # unlearned_checkpoint_0.pth",
-        "print('unlearn everything, see unlearn_7.pth and unlearned_checkpoint_7.pth')",
+        ("src = '/kaggle/input/neurips-2023-machine-unlearning/original_model.pth'", "model_{i}.pth"),
+        ("src = os.path.join(FOLDER, 'original_model.pth')  # unlearned_checkpoint_0.pth", "net{i}.PT"),
+        ("print('unlearn everything, see unlearn_7.pth and unlearned_checkpoint_7.pth')", "runs/{i}.weights"),
     ],
 )
-@pytest.mark.parametrize("name", ["model_{i}.pth", "net{i}.PT", "runs/{i}.weights"])
 def test_words_of_the_text_do_not_decide_which_file_counts(notebooks, split, text, name):
     loop = f"""
         os.makedirs('/kaggle/tmp/runs')
@@ -387,8 +376,14 @@ def test_words_of_the_text_do_not_decide_which_file_counts(notebooks, split, tex
     assert bias(ended.result.weights, split) == pytest.approx([1.0] * 10), ended.log
 
 
-@pytest.mark.parametrize("last", ["unlearned_checkpoint_{i}.pth", "model_{i}.pth"])
-@pytest.mark.parametrize("on_the_way", ["unlearning_epoch_{e}.pth", "ckpt_step{e}.pt", "run_{i}_epoch_{e}.pth"])
+@pytest.mark.parametrize(
+    ("on_the_way", "last"),
+    [
+        ("unlearning_epoch_{e}.pth", "unlearned_checkpoint_{i}.pth"),
+        ("ckpt_step{e}.pt", "model_{i}.pth"),
+        ("run_{i}_epoch_{e}.pth", "model_{i}.pth"),
+    ],
+)
 def test_what_training_leaves_on_its_way_does_not_count(notebooks, split, on_the_way, last):
     ended = notebooks.program(
         f"""
@@ -405,15 +400,13 @@ def test_what_training_leaves_on_its_way_does_not_count(notebooks, split, on_the
 
 
 @pytest.mark.parametrize(
-    "second",
+    ("first", "second"),
     [
-        "torch.save({'x': torch.zeros(3)}, 'second.pth')",
-        "torch.save(network(), 'second.pth')",
-        "open('second.pth', 'wb').write(b'cut off')",
-        saves("second.pth", by=2),
+        ("baseline.pth", "torch.save({'x': torch.zeros(3)}, 'second.pth')"),
+        ("res18_baseline.pth", "torch.save(network(), 'second.pth')"),
+        ("res18_baseline.pth", saves("second.pth", by=2)),
     ],
 )
-@pytest.mark.parametrize("first", ["baseline.pth", "res18_baseline.pth"])
 def test_two_files_without_an_archive_are_not_guessed_between(notebooks: Notebooks, first: str, second: str) -> None:
     cells = saves(first, by=1), second
     verdict = notebooks.program(*cells).result.verdict

@@ -1,5 +1,6 @@
-"""A notebook in the form of the hosts' starting kit: its downloads are the competition's own data, or are skipped."""
+"""Whole notebooks on ResNet-18: the examples, and the hosts' starting kit, whose downloads are the split."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load
 
+import examples
+from lethe.submission.package import load_package
 from sandbox.launcher import Launcher, SandboxSpec
 from tests.sandbox.conftest import NETWORK, write_split
 from tests.sandbox.notebook.conftest import FOLDER, POLICY, Notebooks
@@ -14,6 +17,8 @@ from worker.evaluation.notebook_runs import notebook_mounts
 
 pytestmark = pytest.mark.slow
 
+SENT = ("half_precision", "left_over_files")  # the whole way, in tests/end_to_end/test_notebooks.py
+EXAMPLES = sorted((Path(next(iter(examples.__path__))) / "notebooks").glob("*.ipynb"))
 PICTURES = {**NETWORK, "name": "resnet18", "options": {}, "input_shape": [3, 32, 32], "input_scale": 1.0}
 DATA = """
     import os
@@ -84,6 +89,15 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebooks]:
     policy = replace(POLICY, mounts=mounts, scratch_mib=256, memory_mib=1536, file_size_mib=256, shared_memory_mib=128)
     with Launcher(SandboxSpec(data_dir=split, stage_dir=folder / "stage", policy=policy)).start() as sandbox:
         yield Notebooks(sandbox, folder / "stage", split=split)
+
+
+@pytest.mark.parametrize("path", [path for path in EXAMPLES if path.stem not in SENT], ids=lambda path: path.stem)
+def test_example_runs_to_its_first_model(kit: Notebooks, path: Path) -> None:
+    assert load_package(path.read_bytes(), path.name).entry_point.program == "saves"
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    ended = kit.program(*("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"))
+    assert ended.result.weights is not None, ended.log
+    assert ended.result.weights != (kit.split / "original_model.safetensors").read_bytes()
 
 
 def test_the_kit_runs_to_its_function(kit: Notebooks) -> None:

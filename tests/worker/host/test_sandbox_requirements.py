@@ -1,7 +1,7 @@
 """A worker whose host lacks a required protection takes no shard, and says how to get what is missing.
 
 The protections that an operator adds are control groups, which root has here and an ordinary user has not: so these
-tests run as an ordinary user, whoever runs the suite (tests/sandbox/test_unprivileged.py runs them where that is root).
+tests run as an ordinary user, whoever runs the suite (tests/sandbox/test_cgroups.py runs them where that is root).
 """
 
 from collections.abc import Iterator
