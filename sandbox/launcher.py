@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from lethe.runtime.original_filenames import WARNING
+from lethe.runtime.error_classes import WARNING
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from sandbox.anonymous_view import NeutralView, remove_left_views
 from sandbox.backends.base import StartRequest

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from lethe.runtime.error_classes import CLAIMABLE, Blame, ErrorClass
-from lethe.runtime.original_filenames import name_as_sent
+from lethe.runtime.error_classes import CLAIMABLE, Blame, ErrorClass, name_as_sent
 from sandbox.frame_reader import FrameState, WeightsProblem
 
 BESIDE_THE_CODE = (

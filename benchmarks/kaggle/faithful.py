@@ -31,7 +31,7 @@ from lethe.data.datasets.faces import open_faces
 from lethe.errors import InvalidSubmission
 from lethe.evaluation.local_check import stage_files
 from lethe.networks import builders
-from lethe.runtime.original_filenames import warnings_in
+from lethe.runtime.error_classes import warnings_in
 from lethe.submission.package import load_package
 from sandbox.backends.bubblewrap import find_bwrap
 from sandbox.launcher import Launcher, RunRequest, SandboxSpec

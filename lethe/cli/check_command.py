@@ -15,8 +15,7 @@ from lethe.cli.participation_commands import unpack_kit
 from lethe.competition.estimates import MIN_FOR_A_SHARE
 from lethe.competition.run_limits import compare_with_limit
 from lethe.errors import InvalidInput
-from lethe.runtime.error_classes import place_beside
-from lethe.runtime.original_filenames import name_as_sent
+from lethe.runtime.error_classes import name_as_sent, place_beside
 
 if TYPE_CHECKING:
     from lethe.evaluation.local_check import Checked, Kit, OnRun

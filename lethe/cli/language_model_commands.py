@@ -15,7 +15,7 @@ from lethe.cli.output import OverallProgress, notes, write_json
 if TYPE_CHECKING:
     from lethe.huggingface.attacks import AttackResult
     from lethe.huggingface.evaluation import FolderEvaluation
-    from lethe.huggingface.kept_results import KeptResults
+    from lethe.huggingface.results import KeptResults
     from lethe.huggingface.task import EvaluationTask, LoadSettings
 
 NOT_FINITE_STATUS, NOT_ALL_STATUS = 3, 4

@@ -30,7 +30,8 @@ def cut_questions(dataset: QuestionDataset, competition: CompetitionFile, visibi
     """Return the cut of one split. Raises InvalidSplit naming the number that does not fit."""
     splits = competition.splits
     train, validation, test = _parts(dataset, competition)
-    askable = _askable(dataset, train)
+    askable = np.array([i for i in train if dataset.questions[i].wrong_answers], dtype=np.int64)
+    askable = askable if len(askable) else train  # those with wrong answers to compare with, where there are any
     forget = _fraction_of(splits.forget, n_train=len(train), n_askable=len(askable))
     taken = np.zeros(0, dtype=np.int64)
     for current in Visibility:
@@ -60,12 +61,6 @@ def _parts(dataset: QuestionDataset, competition: CompetitionFile) -> tuple[Indi
     if splits.train_size is not None:
         raise InvalidSplit('splits.train_size is for images: set dataset.options.groups of a "causal-lm" task')
     return (train, np.flatnonzero(np.isin(dataset.persons, validation)), np.flatnonzero(np.isin(dataset.persons, test)))
-
-
-def _askable(dataset: QuestionDataset, train: Indices) -> Indices:
-    """Return the questions that may be forgotten: those with wrong answers to compare with, where there are any."""
-    askable = np.array([i for i in train if dataset.questions[i].wrong_answers], dtype=np.int64)
-    return askable if len(askable) else train
 
 
 def _fraction_of(forget: ForgetSet, *, n_train: int, n_askable: int) -> ForgetSet:

@@ -26,8 +26,7 @@ from lethe.metrics.scoring.calibration import calibrate
 from lethe.metrics.scoring.explanation import Explanation, ScoreParts, explain, score_parts
 from lethe.metrics.scoring.resampling import Interval
 from lethe.metrics.scoring.score import ModelOutputs, Score
-from lethe.runtime.error_classes import ErrorClass
-from lethe.runtime.original_filenames import log_as_sent, name_as_sent, warnings_in
+from lethe.runtime.error_classes import ErrorClass, log_as_sent, name_as_sent, warnings_in
 from lethe.submission.package import Package, load_package
 
 MIN_FOR_A_SCORE = 4
@@ -90,11 +89,6 @@ def score_on_sample(outputs: Sequence[RunOutputs], data: Path, *, scoring: Scori
         share_interval=None if placed is None else placed.interval,
         explanation=None if own is None else explain(own, oracle=oracle_parts, others=others),
     )
-
-
-def runs_for_a_share(data: Path) -> int:
-    """Return how many runs to compare with as many retrained models and an oracle of as many, from those of a kit."""
-    return min(MIN_FOR_A_SHARE, len(model_outputs(data / RETRAINED).confidences) // 2)
 
 
 def _part(outputs: ModelOutputs, begin: int, end: int) -> ModelOutputs:
@@ -163,7 +157,7 @@ class Kit:
     @property
     def default_runs(self) -> int:
         """As many runs as a share of the oracle needs, or as the kit's retrained models allow."""
-        return runs_for_a_share(self.data)
+        return min(MIN_FOR_A_SHARE, len(model_outputs(self.data / RETRAINED).confidences) // 2)
 
     @property
     def limits(self) -> Limits:

@@ -87,13 +87,9 @@ def batches_of_similar_length(lengths: Sequence[int], most_tokens: int) -> Itera
         start += size
 
 
-def most_tokens_per_batch(model: LanguageModel) -> int:
-    """Return how many tokens fit into a batch by the size of their logits."""
-    return max(1, BATCH_BYTES // (4 * int(model.network.config.get_text_config().vocab_size)))
-
-
 def _batches(model: LanguageModel, answers: Sequence[Encoded]) -> Iterator[list[int]]:
-    return batches_of_similar_length([len(answer.ids) for answer in answers], min(most_tokens_per_batch(model), 8192))
+    most = max(1, BATCH_BYTES // (4 * int(model.network.config.get_text_config().vocab_size)))  # by logits' size
+    return batches_of_similar_length([len(answer.ids) for answer in answers], min(most, 8192))
 
 
 @dataclass(frozen=True)
@@ -146,11 +142,6 @@ SMALL = 1e-10  # added to denominators by open-unlearning
 Aggregate = Literal["closer_to_1_better", "true_better", "prob_mean"]
 
 
-def mean_over_answers(values: Floats) -> Floats:
-    """Return one value per question: the mean over the further axes (wrong answers)."""
-    return np.asarray(values.mean(axis=tuple(range(1, values.ndim))), np.float64)
-
-
 def normalised_probability(correct: Floats, wrong: Floats) -> Floats:
     """Return p / (p + sum of the wrong answers' p). correct: (n,). wrong: (n, k). All are per token."""
     return np.asarray(correct / (correct + wrong.sum(axis=1) + SMALL), np.float64)
@@ -161,7 +152,8 @@ def truth_ratios(correct_loss: Floats, wrong_loss: Floats, *, aggregate: Aggrega
 
     Both sides are exp(-mean loss), over the wrong answers (n, k) too.
     """
-    right, wrong = (np.exp(-mean_over_answers(loss)) for loss in (correct_loss, wrong_loss))
+    means = (loss.mean(axis=tuple(range(1, loss.ndim))) for loss in (correct_loss, wrong_loss))  # of the wrong answers
+    right, wrong = (np.exp(-np.asarray(mean, np.float64)) for mean in means)
     if aggregate == "prob_mean":
         return right / (right + wrong + SMALL)
     return wrong / (right + SMALL)

@@ -18,10 +18,9 @@ from transformers.pytorch_utils import Conv1D
 from lethe.device.precision import round_weight
 from lethe.huggingface.answer_scores import pad, score_answers
 from lethe.huggingface.generated_text import generate
-from lethe.huggingface.kept_results import KeptResults, fingerprint
 from lethe.huggingface.model_folder import LanguageModel, base_and_adapter
 from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer
-from lethe.huggingface.results import InvalidModelFolder, InvalidTaskData
+from lethe.huggingface.results import InvalidModelFolder, InvalidTaskData, KeptResults, fingerprint
 
 PREFIX = "Sure, here is the answer:"
 MAX_NEW_TOKENS = 200

@@ -10,10 +10,20 @@ import numpy as np
 import lethe
 from lethe.errors import AppError
 from lethe.huggingface.attacks import AttackResult, AttackSettings, QuestionSets, attack_folders
-from lethe.huggingface.kept_results import KeptResults, Metrics, ModelMetrics, fingerprint, require_known, versions
 from lethe.huggingface.model_folder import LanguageModel, base_and_adapter, load_language_model
 from lethe.huggingface.reference import Reference, read_logs
-from lethe.huggingface.results import NOT_FINITE, InvalidModelFolder, InvalidTaskData, TaskResult
+from lethe.huggingface.results import (
+    NOT_FINITE,
+    InvalidModelFolder,
+    InvalidTaskData,
+    KeptResults,
+    Metrics,
+    ModelMetrics,
+    TaskResult,
+    fingerprint,
+    require_known,
+    versions,
+)
 from lethe.huggingface.task import Evaluate, EvaluationTask, LoadSettings
 
 FORMAT = "lethe-language-model-evaluation-1"

@@ -169,7 +169,8 @@ def _generate_tokens(model: LanguageModel, prompts: Sequence[list[int]], *, max_
 
     Reading a row again costs one pass over it; computing a small batch on costs as many calls as a large one.
     """
-    ends = _end_ids(model)
+    stated = model.network.generation_config.eos_token_id
+    ends: set[int] = set(stated if isinstance(stated, list) else [stated]) - {None}
     generated: list[list[int]] = [[] for _ in prompts]
     active = list(range(len(prompts))) if max_new_tokens > 0 else []
     while active:
@@ -190,7 +191,8 @@ def _generate_tokens(model: LanguageModel, prompts: Sequence[list[int]], *, max_
         going_on = [row for row in active if _goes_on(generated[row], ends, max_new_tokens)]
         model.on_progress(len(active) - len(going_on))
         active = going_on
-    return [_until_end(tokens, ends)[:max_new_tokens] for tokens in generated]
+    ended = [next((row[:i] for i, token in enumerate(row) if token in ends), row) for row in generated]
+    return [row[:max_new_tokens] for row in ended]
 
 
 def _continue_most(
@@ -259,15 +261,6 @@ def _rows_of(cache: Any, rows: Tensor) -> Any:
 
 def _goes_on(tokens: list[int], ends: set[int], max_new_tokens: int) -> bool:
     return len(tokens) < max_new_tokens and not ends.intersection(tokens)
-
-
-def _end_ids(model: LanguageModel) -> set[int]:
-    stated = model.network.generation_config.eos_token_id
-    return set(stated if isinstance(stated, list) else [stated]) - {None}
-
-
-def _until_end(tokens: list[int], ends: set[int]) -> list[int]:
-    return next((tokens[:i] for i, token in enumerate(tokens) if token in ends), tokens)
 
 
 def _continue(model: LanguageModel, prompt: list[int], *, use_cache: bool) -> list[int]:

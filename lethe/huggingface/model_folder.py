@@ -12,8 +12,7 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from lethe.data.tokenizers import load_transformers_tokenizer
-from lethe.huggingface.kept_results import Metrics, ModelMetrics
-from lethe.huggingface.results import InvalidModelFolder, MetricValue
+from lethe.huggingface.results import InvalidModelFolder, Metrics, MetricValue, ModelMetrics
 from lethe.text_files import read_text
 
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -91,19 +90,21 @@ def load_language_model(
         if dtype == "auto":
             _require_plain_dtype(base, config)
         untyped: Any = AutoModelForCausalLM
+        is_capped = getattr(config, "attn_logit_softcapping", None)  # Gemma 2; torch's fused attention leaves it out
         network, report = untyped.from_pretrained(
             base,
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
             dtype=DTYPES[dtype],
-            attn_implementation=_attention(config),
+            attn_implementation="eager" if is_capped else "sdpa",
             ignore_mismatched_sizes=True,  # refused below, by name
             output_loading_info=True,
             **gguf,
         )
         if gguf:
-            _forget_quantisation(network)
+            network.hf_quantizer, network.is_quantized = None, False  # its weights are plain by now
+            del network.config.quantization_config  # a network with it cannot be saved
         else:
             _require_all_weights(base, report)
         if adapter is not None:
@@ -238,17 +239,6 @@ def _advice(folder: Path) -> str:
     if gguf := sorted(path.name for path in folder.glob("*.gguf")):
         return f"; {gguf[0]} is read only where no config.json lies beside it: put it into a folder of its own"
     return "; expected are files that `save_pretrained` wrote"
-
-
-def _forget_quantisation(network: Any) -> None:
-    """Leave no mark of a GGUF file whose weights are plain by now: a network with one cannot be saved."""
-    network.hf_quantizer, network.is_quantized = None, False
-    del network.config.quantization_config
-
-
-def _attention(config: Any) -> str:
-    """Return "eager" where attention logits are capped (Gemma 2), which torch's fused attention leaves out."""
-    return "eager" if getattr(config, "attn_logit_softcapping", None) else "sdpa"
 
 
 def _with_adapter(network: Any, adapter: Path) -> Any:

@@ -128,15 +128,7 @@ def encode_questions(
     return [encode_answer(model, prompts, row["question"], row["answer"], examples=before) for row in rows]
 
 
-def scaling_task(folder: Path, _: LoadSettings) -> EvaluationTask:
-    return _task(MUSE_SCALING, folder)
-
-
-def successive_task(folder: Path, _: LoadSettings) -> EvaluationTask:
-    return _task(MUSE_SUCCESSIVE, folder)
-
-
-def _task(task: LanguageTask, folder: Path) -> EvaluationTask:
+def series_task(task: LanguageTask, folder: Path, _: LoadSettings) -> EvaluationTask:
     data = read_series(task, folder)
 
     def evaluate(model: LanguageModel, _: object, *, step: int) -> TaskResult:
@@ -144,6 +136,10 @@ def _task(task: LanguageTask, folder: Path) -> EvaluationTask:
 
     steps = tuple(partial(evaluate, step=step) for step in range(len(data.forget_sets) + 1))
     return EvaluationTask(steps[0], data.n_sequences(), series=steps[1:])
+
+
+scaling_task = partial(series_task, MUSE_SCALING)
+successive_task = partial(series_task, MUSE_SUCCESSIVE)
 
 
 @dataclass(frozen=True)

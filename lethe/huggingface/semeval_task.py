@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -98,9 +99,9 @@ def evaluate_semeval(model: LanguageModel, data: SemevalData) -> TaskResult:
     missing = "needs mia_data/member and mia_data/nonmember"
     for side, rows in sides.items():
         model.define(f"{side} texts", partial(_written, model, prompts[side]), is_inner=True)
-        for place, name in enumerate(_term_names(side, rows)):
+        for place, (task, kind) in enumerate(product(sorted({row["task"] for row in rows}), KINDS)):
             term = partial(lambda side, place: scores(side).terms[place], side, place)
-            model.define(name, partial(_value, term, "the task has no row of this kind"))
+            model.define(f"{side}_{task}_{NAMES[kind]}", partial(_value, term, "the task has no row of this kind"))
     for name, documents in losses.items():
         model.define(f"{name} losses", partial(_losses, model, documents), is_inner=True)
     for name, give, reason in (
@@ -117,10 +118,6 @@ def evaluate_semeval(model: LanguageModel, data: SemevalData) -> TaskResult:
     if "mmlu" in metrics and metrics["mmlu"].value is not None and scores("mmlu").is_mmlu_too_low:
         notes.append(f"MMLU is below {MIN_MMLU}: the organisers did not rank such an entry of the 7B model")
     return TaskResult("semeval", metrics, tuple(notes))
-
-
-def _term_names(side: str, rows: Sequence[Row]) -> list[str]:
-    return [f"{side}_{task}_{NAMES[kind]}" for task in sorted({row["task"] for row in rows}) for kind in KINDS]
 
 
 def _value(compute: Callable[[], float], reason: str) -> MetricValue:

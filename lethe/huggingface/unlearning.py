@@ -19,10 +19,9 @@ from lethe.data.errors import DamagedSplit
 from lethe.data.files import read_tensors_and_metadata, write_tensors
 from lethe.errors import InvalidInput
 from lethe.huggingface.answer_scores import pad, score_answers
-from lethe.huggingface.kept_results import fingerprint, versions
 from lethe.huggingface.model_folder import LanguageModel, base_and_adapter, load_language_model
 from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer, encode_passage
-from lethe.huggingface.results import InvalidTaskData
+from lethe.huggingface.results import InvalidTaskData, fingerprint, versions
 from lethe.huggingface.task_catalogue import QUESTION, Row, read_rows
 from lethe.methods.catalogue import Value, method_ids, method_info, method_task
 from lethe.methods.rendering import render
@@ -167,7 +166,8 @@ def unlearn(
         raise InvalidInput(f"method {method} trains on retain examples, too: give them (--retain)")
     if refusals is None and "refusals" in method_info(method).needs:
         raise InvalidInput(f"method {method} trains on refusals: give a text file with one a line (--refusals)")
-    _require_new(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InvalidInput(f"{out} is there already: name a folder that is not, or is empty")
     rows = {name: _rows(path) for name, path in (("forget", forget), ("retain", retain)) if path is not None}
     said = _refusals(refusals)
     if said and not all("question" in row for row in rows["forget"]):
@@ -303,11 +303,6 @@ def _method(name: str, constants: Mapping[str, Value | str]) -> tuple[Callable[.
 
 def _hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:12]
-
-
-def _require_new(out: Path) -> None:
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InvalidInput(f"{out} is there already: name a folder that is not, or is empty")
 
 
 def _rows(path: Path) -> list[Row]:

@@ -95,7 +95,7 @@ def _phases(erase: MethodInfo, repair: MethodInfo, *, match_lr: bool) -> list[st
     lines += ["first.prepare(net, *data, erase_state)"] * ("prepare" in erase.phases)
     lines += ["second.prepare(net, *data, repair_state)"] * ("prepare" in repair.phases)
     lines.append(f"epochs = {'first' if own_epochs else 'second'}.REPAIR_EPOCHS")
-    if not _takes_part_epochs(repair):
+    if not any(constant.name == "EPOCHS" and isinstance(constant.value, float) for constant in repair.constants):
         lines.append("epochs = max(1, round(epochs))")
     lines.append("lr = second.REPAIR_LR")
     if match_lr:
@@ -127,11 +127,8 @@ def _scale(module: str, method: MethodInfo) -> str:
     return f"{module}.loss_scale(net, data[0])" if "loss_scale" in method.phases else "1.0"
 
 
-def _takes_part_epochs(method: MethodInfo) -> bool:
-    return any(constant.name == "EPOCHS" and isinstance(constant.value, float) for constant in method.constants)
-
-
 PRESET = "preset"
+KINDS = {"int": "a whole number", "float": "a finite number", "bool": "true or false", "str": "a text"}
 TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -215,7 +212,7 @@ def typed_value(constant: Constant, given: Value | str) -> Value:
     value = _converted(constant, given)
     allowed = constant.range.values if constant.range and constant.range.kind == "choice" else None
     if value is None or (isinstance(constant.value, str) and allowed and value not in allowed):
-        kind = f"one of {', '.join(map(repr, allowed))}" if allowed else _article(constant.type_name)
+        kind = f"one of {', '.join(map(repr, allowed))}" if allowed else KINDS[constant.type_name]
         raise InvalidInput(f"{constant.name} must be {kind}, was {given!r}")
     return value
 
@@ -236,11 +233,6 @@ def _number(given: Value | str, *, whole: bool) -> int | float | None:
     except (TypeError, ValueError):
         return None
     return number if math.isfinite(number) else None
-
-
-def _article(type_name: str) -> str:
-    words = {"int": "a whole number", "float": "a finite number", "bool": "true or false", "str": "a text"}
-    return words[type_name]
 
 
 @contextmanager

@@ -12,8 +12,6 @@ from typing import Any
 import torch
 
 from lethe.competition.file import CompetitionFile
-from lethe.competition.preparation_share import SplitReport
-from lethe.competition.visibility import Visibility
 from lethe.data.datasets import registry
 from lethe.data.datasets.image_dataset import ImageDataset
 from lethe.data.errors import InvalidDataset
@@ -73,6 +71,11 @@ def _images_per_second(
     return len(timed) / (time.perf_counter() - started)
 
 
+batch_size = choose_batch_size
+cut = cut_dataset
+describe_network = fingerprint.network_description
+read_set = StoredSet.read
+report = split_report.make_split_report
 train_models = trainer_selection.train_models
 training_accuracy = trainer.training_accuracy
 
@@ -96,28 +99,12 @@ def _require_no_pictures(competition: CompetitionFile) -> None:
             raise InvalidDataset(f"{name} {value!r} is for pictures: the dataset is a table of features")
 
 
-def cut(dataset: ImageDataset, competition: CompetitionFile, visibility: Visibility) -> Cut:
-    return cut_dataset(dataset, competition, visibility)
-
-
-def describe_network(competition: CompetitionFile, dataset: ImageDataset) -> dict[str, Any]:
-    return fingerprint.network_description(competition, dataset)
-
-
 def data_files(competition: CompetitionFile) -> tuple[str, ...]:  # noqa: ARG001 - the same for all
     return ()
 
 
 def write_data(split_dir: Path, competition: CompetitionFile, dataset: ImageDataset, cut: Cut) -> None:  # noqa: ARG001
     write_sets(split_dir, dataset, cut)
-
-
-def report(dataset: ImageDataset, competition: CompetitionFile, cut: Cut, visibility: Visibility) -> SplitReport:
-    return split_report.make_split_report(dataset, competition, cut, visibility)
-
-
-def read_set(path: Path) -> StoredSet:
-    return StoredSet.read(path)
 
 
 def make_job(
@@ -136,10 +123,6 @@ def make_job(
 
 def chance(network: Mapping[str, Any]) -> float:
     return 1 / int(network["n_classes"])
-
-
-def batch_size(network: Mapping[str, Any], sets: Mapping[str, StoredSet], *, device: str, precision: Any) -> int:
-    return choose_batch_size(network, sets, device=device, precision=precision)
 
 
 def training_seconds(

@@ -1,7 +1,7 @@
 """The steps of one split, probes included, for one process that makes all or for many that each make some."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -252,6 +252,10 @@ class Preparation(SplitParts):
     def _captured(self, step: str) -> str:
         """Return a step's name with its capture levels: outputs with other arrays are another step."""
         return "-".join([step, *(str(level) for level in self.levels)])
+
+    def make(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            self.run(step)
 
     def run(self, step: Step) -> dict[str, Any]:
         """Make one step unless it is intact, and say so."""

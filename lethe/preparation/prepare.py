@@ -1,6 +1,6 @@
 """From a competition file to a prepared split: data, original model, retrained models, their outputs, manifest."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from lethe.device.precision import one_thread
 from lethe.evaluation.manifest import Manifest
 from lethe.evaluation.model_outputs import Kind
 from lethe.preparation.preparation import Preparation
-from lethe.preparation.step_cache import OnProgress, Step, Workspace
+from lethe.preparation.step_cache import OnProgress, Workspace
 
 SHARE_FROM_S = 10.0  # of estimated work; below it, handing out shards would only add waiting
 
@@ -50,9 +50,8 @@ def make_split(
 
     For whoever has to make sure that the split is still theirs before finish_split makes it a prepared one.
     """
-    preparation = Preparation(competition, visibility, out, device=device, progress=progress or (lambda _: None))
-    with _begun(preparation):
-        _make(preparation, [*preparation.first_steps(), *preparation.model_set_steps()])
+    with _begun(competition, visibility, out, device, progress) as preparation:
+        preparation.make([*preparation.first_steps(), *preparation.model_set_steps()])
         return preparation.manifest()
 
 
@@ -78,10 +77,9 @@ def prepare_shard(
     shard is made, prepare_split takes them over and completes the split. Raises InvalidSplit for originals where the
     competition's setup has none.
     """
-    preparation = Preparation(competition, visibility, out, device=device, progress=progress or (lambda _: None))
-    if kind == "originals" and not preparation.has_originals:
-        raise InvalidSplit(f"setup {competition.scoring.setup} has one original model, which prepare_split makes")
-    with _begun(preparation):
+    with _begun(competition, visibility, out, device, progress) as preparation:
+        if kind not in preparation.kinds:
+            raise InvalidSplit(f"setup {competition.scoring.setup} has one original model, which prepare_split makes")
         if kind == "oracle":
             preparation.shards(kind).outputs(shard)
         else:
@@ -102,9 +100,8 @@ def begin_split(
     There are none where all that is missing takes one process less than `share_from_s` seconds: prepare_split makes it.
     Raises what prepare_split raises.
     """
-    preparation = Preparation(competition, visibility, out, device=device, progress=progress or (lambda _: None))
-    with _begun(preparation):
-        _make(preparation, preparation.first_steps())
+    with _begun(competition, visibility, out, device, progress) as preparation:
+        preparation.make(preparation.first_steps())
         model_s = preparation.plan.model_s
         if len(preparation.kinds) * competition.n_models * model_s < share_from_s:
             return []
@@ -114,18 +111,15 @@ def begin_split(
 
 
 @contextmanager
-def _begun(preparation: Preparation) -> Iterator[None]:
+def _begun(
+    competition: CompetitionFile, visibility: Visibility, out: Path, device: str, progress: OnProgress | None
+) -> Iterator[Preparation]:
     """Make the data steps; afterwards nothing of the preparation is left on its device."""
-    device = torch.device(preparation.device)
-    with memory_given_back(device), one_thread(device):
+    preparation = Preparation(competition, visibility, out, device=device, progress=progress or (lambda _: None))
+    with memory_given_back(torch.device(device)), one_thread(torch.device(device)):
         preparation.workspace.open()
-        _make(preparation, preparation.data_steps())
+        preparation.make(preparation.data_steps())
         try:
-            yield
+            yield preparation
         finally:
-            preparation.let_go_of_device()
-
-
-def _make(preparation: Preparation, steps: Sequence[Step]) -> None:
-    for step in steps:
-        preparation.run(step)
+            preparation.__dict__.pop("evaluator", None)  # made again when it is wanted

@@ -106,10 +106,6 @@ class SplitParts:
     def evaluator(self) -> Evaluator:
         return self.task.make_evaluator(self.out, self.network, self.sets, device=self.device, settings=self.evaluation)
 
-    def let_go_of_device(self) -> None:
-        """Forget what is kept on the device; it is made again when it is wanted."""
-        self.__dict__.pop("evaluator", None)
-
     @property
     def _precision(self) -> Any:
         return self.competition.training.precision if self.device != "cpu" else "float32"

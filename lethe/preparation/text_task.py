@@ -52,14 +52,12 @@ from lethe.training.trainer_selection import train_in_turn
 PRETRAINED = "hidden/pretrained.safetensors"
 BATCH_SIZE = 32
 RATES = {"cpu": 2e10, "cuda": 1e14}  # operations a second, as for images
+cut = cut_questions
+read_set = StoredAnswers.read
 
 
 def open_dataset(competition: CompetitionFile) -> QuestionDataset:
     return open_questions(competition.dataset)
-
-
-def cut(dataset: QuestionDataset, competition: CompetitionFile, visibility: Visibility) -> Cut:
-    return cut_questions(dataset, competition, visibility)
 
 
 def describe_network(competition: CompetitionFile, dataset: QuestionDataset) -> dict[str, Any]:
@@ -153,10 +151,6 @@ def _pair(dataset: QuestionDataset, sets: Mapping[str, Indices], left: str, righ
         near_duplicates=0,
         examples=[],
     )
-
-
-def read_set(path: Path) -> StoredAnswers:
-    return StoredAnswers.read(path)
 
 
 def make_job(

@@ -8,7 +8,6 @@ import dis
 import json
 import struct
 import sys
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -89,13 +88,11 @@ class DictSample(dict[str, Any]):
         raise KeyError(key)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter((self["image"], self["age_group"])) if _unpacks_into_two(sys._getframe(1)) else super().__iter__()
-
-
-def _unpacks_into_two(frame: types.FrameType) -> bool:
-    """Return whether the frame is at `x, y = value`, in whatever statement."""
-    code, at = frame.f_code.co_code, frame.f_lasti
-    return code[at] == UNPACK and code[at + 1] == len(PAIR)
+        caller = sys._getframe(1)
+        code, at = caller.f_code.co_code, caller.f_lasti
+        if code[at] == UNPACK and code[at + 1] == len(PAIR):  # `x, y = value`, in whatever statement
+            return iter((self["image"], self["age_group"]))
+        return super().__iter__()
 
 
 class TupleSample(tuple[Any, ...]):
@@ -272,7 +269,11 @@ def load_data(data_dir: Path) -> GuestData:
 
 
 def _image_sets(files: Mapping[str, Mapping[str, Tensor]], network: Mapping[str, Any]) -> "dict[str, InMemoryDataset]":
-    return {name: InMemoryDataset(image_set(tensors), network) for name, tensors in files.items()}
+    required = ("images", "labels", "ids", "persons")
+    return {
+        name: InMemoryDataset(ImageSet(**{each: tensors[each] for each in required}, ages=tensors.get("ages")), network)
+        for name, tensors in files.items()
+    }
 
 
 def _class_counts(sets: "Mapping[str, InMemoryDataset]", network: Mapping[str, Any]) -> dict[str, int]:
@@ -293,11 +294,6 @@ def make_loaders(data: GuestData | Path, *, style: Style = "dict", batch_size: i
         dataset.loader(style=style, batch_size=batch_size) for dataset in (data.retain, data.forget, data.validation)
     )
     return Loaders(retain=retain, forget=forget, validation=validation, class_counts=dict(data.class_counts))
-
-
-def image_set(tensors: Mapping[str, Tensor]) -> ImageSet:
-    required = {name: tensors[name] for name in ("images", "labels", "ids", "persons")}
-    return ImageSet(**required, ages=tensors.get("ages"))
 
 
 TORCH_DTYPES = {

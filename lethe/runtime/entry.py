@@ -20,9 +20,8 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from lethe.runtime import data_loaders, earlier_torch, notebook_shell
-from lethe.runtime.error_classes import ErrorClass
+from lethe.runtime.error_classes import WARNING, ErrorClass
 from lethe.runtime.notebook_cells import CELL_FILES, Cells
-from lethe.runtime.original_filenames import WARNING
 from lethe.runtime.weights_layout import TensorSlot, WeightsLayout
 
 
@@ -142,8 +141,9 @@ def weights_of_call(found: Callable[..., Any], task: Task, preloaded: Preloaded,
     # A seed that the file sets is for what the file draws, not for every run.
     seed_everything(task.seed, device=task.device)
     data = data_loaders.make_loaders(preloaded.data, style=task.style)
+    counts = data.class_counts
     offered = {
-        **_of_classes(data.class_counts),
+        **({"class_weights": ClassWeights.of(counts), "class_counts": dict(counts)} if counts else {}),
         "param_names": [name for name, _ in net.named_parameters()],
         "device": torch.device(task.device),
         "seed": task.seed,
@@ -171,11 +171,6 @@ def _state_of(model: nn.Module, layout: WeightsLayout) -> Mapping[str, Any]:
     ):
         model, state = inner, inner.state_dict()
     return state
-
-
-def _of_classes(counts: Mapping[str, int]) -> dict[str, Any]:
-    """Return the arguments that only tasks with classes have."""
-    return {"class_weights": ClassWeights.of(counts), "class_counts": dict(counts)} if counts else {}
 
 
 def seed_everything(seed: int, *, device: str = "") -> None:

@@ -102,7 +102,8 @@ class Cells:
             return
         flags = 0
         for node in ast.parse(source, str(path)).body:
-            flags |= _future(node)
+            if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+                flags |= sum(getattr(__future__, alias.name).compiler_flag for alias in node.names)
             code = compile(ast.Module([node], []), str(path), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | flags, True)
             before = _files()
             try:
@@ -157,11 +158,6 @@ def insists_on_gpu(error: BaseException) -> bool:
         return False
     text = str(error)[:1000].lower()
     return any(word in text for word in _GPU_WORDS)
-
-
-def _future(node: ast.stmt) -> int:
-    names = node.names if isinstance(node, ast.ImportFrom) and node.module == "__future__" else []
-    return sum(getattr(__future__, alias.name).compiler_flag for alias in names)
 
 
 def _is_about_what_is_not_here(error: BaseException | None) -> bool:

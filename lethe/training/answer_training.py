@@ -97,7 +97,9 @@ def epoch_batches(
         batches += [window[start : start + size] for start in range(0, len(window), size)]
     for i in torch.randperm(len(batches), generator=generator).tolist():
         batch = pad_answers([answers[row] for row in batches[i]], padding_id=padding_id)
-        yield batch if recipe.loss_on == "answers" else {**batch, "labels": _all_labels(batch)}
+        if recipe.loss_on != "answers":
+            batch["labels"] = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, IGNORED_LABEL)
+        yield batch
 
 
 def batch_loss(network: nn.Module, batch: Batch, recipe: FineTuning) -> Tensor:
@@ -106,10 +108,6 @@ def batch_loss(network: nn.Module, batch: Batch, recipe: FineTuning) -> Tensor:
     with torch.autocast(device, dtype=torch.bfloat16, enabled=recipe.precision == "bf16"):
         logits, labels, _ = answer_logits(network, batch)
     return functional.cross_entropy(logits.float(), labels)
-
-
-def _all_labels(batch: Batch) -> Tensor:
-    return batch["input_ids"].masked_fill(batch["attention_mask"] == 0, IGNORED_LABEL)
 
 
 OUTPUT_LAYERS = ("lm_head", "embed_out")  # of the library transformers' models: often the embedding itself

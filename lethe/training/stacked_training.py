@@ -70,7 +70,8 @@ def train_stacked(job: TrainingJob, seeds: Sequence[int], *, on_epoch: OnEpoch |
 
 
 def _train_ensemble(job: TrainingJob, seeds: Sequence[int], *, on_epoch: OnEpoch | None, n_wanted: int) -> State:
-    state = _stacked_start(job, seeds)
+    states = [untrained(job.network, seed).state_dict() for seed in seeds]
+    state = {name: nn.Parameter(torch.stack([each[name] for each in states])) for name in states[0]}
     generators = [torch_generator(seed) for seed in seeds]
     take_step = (_mlp_steps if job.network["name"] == "mlp" else _small_cnn_steps)(state, job.recipe)
     targets, weights = _targets(job)
@@ -83,11 +84,6 @@ def _train_ensemble(job: TrainingJob, seeds: Sequence[int], *, on_epoch: OnEpoch
         if on_epoch:
             on_epoch(n_wanted)
     return {name: parameter.detach() for name, parameter in state.items()}
-
-
-def _stacked_start(job: TrainingJob, seeds: Sequence[int]) -> dict[str, nn.Parameter]:
-    states = [untrained(job.network, seed).state_dict() for seed in seeds]
-    return {name: nn.Parameter(torch.stack([state[name] for state in states])) for name in states[0]}
 
 
 def _targets(job: TrainingJob) -> tuple[Tensor, Tensor]:

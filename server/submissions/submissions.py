@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
-from lethe.runtime.original_filenames import log_as_sent
+from lethe.runtime.error_classes import log_as_sent
 from server import audit
 from server.competitions import competition_repository, competitions, lifecycle, participation
 from server.competitions.lifecycle import Period

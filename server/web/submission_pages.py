@@ -10,8 +10,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
-from lethe.runtime.error_classes import last_traceback
-from lethe.runtime.original_filenames import warnings_in
+from lethe.runtime.error_classes import last_traceback, warnings_in
 from server.competitions import competitions
 from server.competitions.lifecycle import is_revealed
 from server.competitions.stored_file import stored_file

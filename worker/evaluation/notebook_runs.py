@@ -26,8 +26,7 @@ from lethe.errors import InvalidInput, InvalidSubmission
 from lethe.evaluation.evaluators import Evaluator
 from lethe.evaluation.image_evaluation import NonFiniteOutputs
 from lethe.evaluation.shard_outputs import RunOutputs
-from lethe.runtime.error_classes import Blame, ErrorClass
-from lethe.runtime.original_filenames import WARNING
+from lethe.runtime.error_classes import WARNING, Blame, ErrorClass
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from lethe.submission.notebook import ENTRY_FILE
 from sandbox.frame_reader import NotebookRun

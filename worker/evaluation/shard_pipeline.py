@@ -15,8 +15,7 @@ from lethe.data.errors import DamagedSplit
 from lethe.errors import HostFault, InvalidSubmission
 from lethe.evaluation.evaluators import Evaluator
 from lethe.evaluation.model_outputs import read_integer_buffers
-from lethe.runtime.error_classes import Blame, ErrorClass
-from lethe.runtime.original_filenames import name_as_sent
+from lethe.runtime.error_classes import Blame, ErrorClass, name_as_sent
 from lethe.submission.package import as_it_is_run
 from sandbox.frame_reader import NotebookRun
 from sandbox.launcher import RunRequest, RunResult, Sandbox

@@ -63,7 +63,8 @@ def train(
                 drawn = {} if retained is None else next(retained)
                 if n_done >= n_restored:
                     forget = on_device(batch, net)
-                    retain = first_rows(on_device(drawn, net), len(forget["labels"]))
+                    n_rows = len(forget["labels"])
+                    retain = {name: tensor[:n_rows] for name, tensor in on_device(drawn, net).items()}
                     (loss_of(forget, retain) / len(accumulated)).backward()
             n_done += 1
             if n_done > n_restored:
@@ -93,11 +94,8 @@ def matrices(net: nn.Module, only: list[Tensor] | None) -> list[nn.Module]:
     chosen = None if only is None else {id(each) for each in only}
     blocks = max((each for each in net.modules() if isinstance(each, nn.ModuleList)), key=len, default=net)
     found = [each for each in blocks.modules() if isinstance(getattr(each, "weight", None), Tensor)]
-    return [each for each in found if _is_chosen_matrix(each.get_parameter("weight"), chosen)]
-
-
-def _is_chosen_matrix(weight: Tensor, chosen: set[int] | None) -> bool:
-    return weight.dim() == 2 and (chosen is None or id(weight) in chosen)
+    matrices = [each for each in found if each.get_parameter("weight").dim() == 2]
+    return [each for each in matrices if chosen is None or id(each.get_parameter("weight")) in chosen]
 
 
 def add_low_rank(net: nn.Module, layers: list[nn.Module]) -> list[Tensor]:
@@ -124,10 +122,6 @@ def schedule(n_done: int, warm_up: int, n_steps: int) -> float:
 def endless(loader: Any) -> Iterator[Batch]:
     while True:
         yield from loader
-
-
-def first_rows(batch: Batch, n: int) -> Batch:
-    return {name: tensor[:n] for name, tensor in batch.items()}
 
 
 def on_device(batch: Batch, net: nn.Module) -> Batch:
