@@ -110,7 +110,7 @@ def _compare_set(
         tolerance = _tolerance(golden, value_name, value)
         if (name, value_name) in exact and value.dtype.kind in "fc":
             tolerance = UNITS_IN_THE_LAST_PLACE * float(np.finfo(value.dtype).eps), 0.0
-        yield _compare_value(name, value_name, np.asarray(computed[value_name]), value, tolerance)
+        yield compare_value(name, value_name, np.asarray(computed[value_name]), value, tolerance)
     for value_name in sorted(computed.keys() - expected.keys()):
         yield Comparison(name, value_name, "can be recomputed, and is not in the file", within=None)
     for input_name in sorted(inputs.keys() - inputs.read):
@@ -126,7 +126,7 @@ def _tolerance(golden: GoldenSet, value_name: str, expected: npt.NDArray[Any]) -
     return rtol, min(atol, MAX_RELATIVE_ATOL * float(np.nanmax(np.abs(expected), initial=0.0)))
 
 
-def _compare_value(
+def compare_value(
     name: str, value_name: str, computed: npt.NDArray[Any], expected: npt.NDArray[Any], tolerance: tuple[float, float]
 ) -> Comparison:
     if computed.shape != expected.shape:
@@ -167,11 +167,17 @@ def main(arguments: list[str]) -> int:
     if not lines:
         print(f"{arguments[0]} holds no .npz file", file=sys.stderr)
         return 2
-    for line in lines:
-        mark = "   BEYOND TOLERANCE" if line.within is False else ""
-        print(f"{line.set_name:28} {line.value_name:36} {line.verdict}{mark}")
+    status = print_all(lines)
     if lacking := sorted(SETS.keys() - {line.set_name for line in lines}):
         print(f"not in the folder: {', '.join(lacking)}")
+    return status
+
+
+def print_all(lines: list[Comparison]) -> int:
+    """Print each comparison and how many there are; return the exit status."""
+    for line in lines:
+        mark = "   BEYOND TOLERANCE" if line.within is False else ""
+        print(f"{line.set_name:28} {line.value_name:36} {line.verdict}{mark}".strip())
     compared = [line for line in lines if line.within is not None]
     bits, beyond = sum(line.verdict == "bits" for line in compared), sum(not line.within for line in compared)
     print(f"{len(compared)} values, {bits} to the bit, {beyond} beyond tolerance")

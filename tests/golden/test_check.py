@@ -120,7 +120,7 @@ def test_changed_value_is_beyond_tolerance():
     changed = {key: value for key, value in stored("tests").items() if key.startswith(("joint", "position"))}
     changed["position_own_original_out"] = changed["position_own_original_out"] + 1e-6
     lines = audits.compared(changed, *audits.SETS["tests"])
-    assert [line.name for line in lines if line.within is False] == ["position_own_original_out"]
+    assert [line.value_name for line in lines if line.within is False] == ["position_own_original_out"]
 
 
 def test_value_that_nothing_recomputes_fails():

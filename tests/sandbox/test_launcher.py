@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load
 
-from lethe.runtime.error_classes import Blame
-from lethe.runtime.original_filenames import warnings_in
+from lethe.runtime.error_classes import Blame, warnings_in
 from sandbox.errors import BackendUnavailable, InvalidRequest
 from sandbox.launcher import EntryPoint, Launcher, RunRequest, Sandbox, SandboxSpec
 

@@ -5,7 +5,6 @@ listed in docs/operators/scale.md.
 """
 
 import copy
-from collections.abc import Callable
 from importlib import import_module
 
 import numpy as np
@@ -22,71 +21,12 @@ from lethe.methods.catalogue import method_ids
 from lethe.training.trainer import TrainingJob
 from lethe.training.trainer_selection import train_in_turn
 from tests.lethe.methods.tiny_data import SMALL, make_problem, network_description
-from tests.support.second_device import NAME, DeviceTensor, MixedDevices, second_device
+from tests.support.second_device import NAME, MixedDevices, second_device
 from tests.support.tiny_language import PERSONS, REFUSAL, answer_loader, get_tokens, tiny_network
 
 
 def stays(device: str, tensors: list[Tensor]) -> bool:
     return all(tensor.device.type == device for tensor in tensors)
-
-
-# --- what the device refuses ---
-
-
-@pytest.mark.parametrize(
-    "mix",
-    [
-        lambda x: x + torch.zeros(3, 4),
-        lambda x: torch.zeros(3, 4).add_(x),
-        lambda x: x.add_(torch.zeros(4)),
-        nn.Linear(4, 2),
-        lambda x: torch.zeros(4)[x[0].long()],
-        lambda x: torch.cat([x, torch.zeros(3, 4)]),
-        lambda x: nn.functional.cross_entropy(x, torch.zeros(3, dtype=torch.int64)),
-        lambda x: torch.randn(3, device=x.device, generator=torch.Generator()),
-    ],
-)
-def test_tensors_of_both_devices_are_refused(mix: Callable[[Tensor], Tensor]) -> None:
-    with second_device() as device, pytest.raises(MixedDevices):
-        mix(torch.ones(3, 4, device=device))
-
-
-def test_numpy_needs_a_copy_on_the_cpu() -> None:
-    with second_device() as device:
-        there = torch.ones(3, device=device)
-        with pytest.raises(RuntimeError, match="numpy"):
-            there.numpy()
-        assert there.cpu().numpy().tolist() == [1.0, 1.0, 1.0]
-
-
-@pytest.mark.parametrize(
-    "allowed",
-    [
-        lambda x: x * torch.tensor(2.0),  # without axes
-        lambda x: x[torch.tensor([0, 1])],  # an index
-        lambda x: x.copy_(torch.ones(3, 4)),
-        lambda x: torch.tensor([[1.0] * 4] * 3, device=x.device),
-    ],
-)
-def test_what_a_gpu_takes_of_the_cpu_is_taken(allowed: Callable[[Tensor], Tensor]) -> None:
-    with second_device() as device:
-        assert isinstance(allowed(torch.ones(3, 4, device=device)), DeviceTensor)
-
-
-def test_gradients_and_steps_are_those_of_the_cpu() -> None:
-    torch.manual_seed(0)
-    here, inputs = nn.Linear(4, 2), torch.randn(5, 4)
-    with second_device() as device:
-        there = copy.deepcopy(here).to(device)
-        for net, x in ((here, inputs), (there, inputs.to(device))):
-            optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
-            net(x).square().sum().backward()
-            optimizer.step()
-        assert stays(NAME, list(there.parameters()))
-        assert torch.equal(there.weight.cpu(), here.weight)
-
-
-# --- methods ---
 
 
 def forgetful(net: nn.Module, retain_loader: object, forget_loader: object, val_loader: object) -> None:
@@ -143,8 +83,6 @@ def assert_same_on(there: nn.Module, here: nn.Module) -> None:
     for name, wanted in here.state_dict().items():
         assert torch.allclose(state[name].cpu(), wanted, rtol=1e-4, atol=1e-6), name
 
-
-# --- evaluation, probes, training ---
 
 DESCRIPTION = network_description("small_cnn")
 

@@ -9,11 +9,10 @@ from lethe.cli.main import build_app
 from lethe.errors import InvalidInput
 from lethe.huggingface import answer_sets, task, tofu
 from lethe.huggingface.evaluation import evaluate_folders
-from lethe.huggingface.kept_results import ModelMetrics
 from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.multiple_choice import read_multiple_choice
 from lethe.huggingface.reference import Reference, as_logs, read_logs
-from lethe.huggingface.results import InvalidTaskData, MetricValue, TaskResult
+from lethe.huggingface.results import InvalidTaskData, MetricValue, ModelMetrics, TaskResult
 from lethe.huggingface.task import EvaluationTask, LoadSettings, read_task
 
 TASKS = ("tofu", "muse", "muse-scaling", "muse-successive", "wmdp", "semeval", "rwku")

@@ -14,7 +14,6 @@ from lethe.errors import AppError, InvalidInput
 from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.prompts import PromptFormat, encode_answer
 from lethe.huggingface.unlearning import RECORD, Checkpoint, UnlearningSettings, unlearn
-from lethe.methods.catalogue import method_ids
 from tests.support.tiny_models import write_model
 
 FORGET = [{"question": f"Who wrote book {i}?", "answer": f"Mara Quill wrote book {i}."} for i in range(6)]
@@ -37,8 +36,8 @@ def data(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("method", method_ids("causal-lm"))
-def test_every_method_writes_a_folder_that_is_read_again(tmp_path, data, model, method):
+@pytest.mark.parametrize("method", ["ga", "idk", "pdu", "rmu", "task_vector"])  # what they read and train differs
+def test_method_writes_a_folder_that_is_read_again(tmp_path, data, model, method):
     files = data(forget=FORGET, retain=RETAIN)
     done = []
     record = unlearn(

@@ -153,26 +153,6 @@ def test_every_setting_is_on_the_page():
     assert RECORDED.keys() == SETTINGS.keys()
 
 
-def test_fisher_draws_the_removed_class_again_and_no_other(monkeypatch):
-    with as_stored():
-        class_goes, as_others = (
-            torch.from_numpy(
-                run(
-                    Recipe("fisher", {"preset": "selective-forgetting", "CLASS_VARIANCE": variance}, "class"),
-                    made_frame(),
-                ).final_weights
-            )
-            for variance in (1e-4, 0.0)
-        )
-        start = torch.from_numpy(flat(made_frame().network())[0])
-    n_classifier = 6 * 288 + 6
-    assert torch.equal(class_goes[:-n_classifier], as_others[:-n_classifier])
-    rows, others, original = (each[-n_classifier:-6].view(6, 288) for each in (class_goes, as_others, start))
-    assert torch.equal(rows[:5], others[:5])
-    assert float(rows[5].abs().max()) < 5 * np.sqrt(1e-3)
-    assert float((rows[5] - original[5]).abs().max()) > 0.05
-
-
 def test_fisher_treats_a_class_that_is_kept_in_part_as_the_others():
     with as_stored():
         found, without = (

@@ -7,7 +7,6 @@ import torch
 from safetensors.torch import save_file
 
 from lethe.data.errors import InvalidLanguageModel, InvalidTokenizer
-from lethe.evaluation.text import generate_greedily
 from lethe.networks.decoder import KeyValueCache
 from lethe.networks.language_models import Gpt2, Gpt2Shape, Llama, LlamaShape
 from lethe.training.answer_training import LoraLinear, add_lora, merge_lora
@@ -191,16 +190,6 @@ def test_lora_refuses_no_rank_and_no_layer() -> None:
         add_lora(tiny_network(), rank=0)
     with pytest.raises(ValueError, match="no linear layer"):
         add_lora(torch.nn.Embedding(3, 2))
-
-
-def test_gpt2_generates_its_own_first_choices() -> None:
-    network = made(Gpt2)
-    prompts = [ids(1, 5)[0].tolist(), ids(1, 3)[0].tolist()]
-    for prompt, found in zip(prompts, generate_greedily(network, prompts, end_id=-1, max_new_tokens=4), strict=True):
-        tokens = list(prompt)
-        for _ in range(4):
-            tokens.append(int(network(torch.tensor([tokens]))[0, -1].argmax()))
-        assert tokens[len(prompt) :] == list(found)
 
 
 def test_gpt2_equals_transformers() -> None:

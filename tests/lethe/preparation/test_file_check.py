@@ -13,6 +13,7 @@ import torch
 from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
+from lethe.competition.file import Network
 from lethe.competition.preparation_share import SplitReport
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets.image_dataset import ImageDataset
@@ -49,6 +50,7 @@ by = "random"
 fraction = 0.1
 """
 RUNNER = CliRunner()
+SPATIAL = "import torch\ndef build(shape, n): return torch.nn.Conv2d(shape[0], n, 1)"
 
 
 @pytest.fixture
@@ -84,6 +86,12 @@ def test_sizes_of_both_splits_are_returned(make_competition: MakeCompetition) ->
         ("network", {"name": "resnet1", "options": {}}, "unknown network 'resnet1'"),
         ("network", {"options": {"hiden": [3]}}, "has no option 'hiden'"),
         ("network", {"name": "alexnet", "options": {}}, r"\[network\]"),
+        ("network", {"name": "module", "options": {"source": "def build(shape, n): return undefined"}}, "NameError"),
+        (
+            "network",
+            {"name": "module", "options": {"source": SPATIAL}},
+            r"module must give \[images, 10\] logits, in training too; for two images it gives \[2, 10, 8, 8\]",
+        ),
         ("splits", {"train_size": 100_000}, "splits.train_size is 100000"),
         ("splits", {"validation_fraction": 0.001}, "too few for the public sample"),
         ("splits", {"forget": {"by": "random", "fraction": 1e-4}}, "the forget set would be empty"),
@@ -92,9 +100,14 @@ def test_sizes_of_both_splits_are_returned(make_competition: MakeCompetition) ->
         ("splits", {"forget": {"by": "random", "class_skew": {"17": 2.0}}}, "class_skew names class '17'"),
     ],
 )
+@pytest.mark.usefixtures("trusted_network_source")
 def test_wrong_file_is_named(make_competition, section, values, expected):
+    competition = make_competition(**{section: {} if section == "network" else values})
+    if section == "network":  # whose options are of another network
+        network = Network.model_validate({"name": "mlp"} | values)
+        competition = competition.model_copy(update={"network": network})
     with pytest.raises((InvalidDataset, InvalidSplit), match=expected):
-        check_preparation(make_competition(**{section: values}))
+        check_preparation(competition)
 
 
 def test_everything_wrong_is_told_at_once(make_competition: MakeCompetition) -> None:

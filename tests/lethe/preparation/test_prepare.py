@@ -13,7 +13,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from lethe.competition.file import Dataset, Network
 from lethe.data.errors import InvalidDataset, InvalidSplit, UntrainedModel
 from lethe.data.stored_sets import StoredSet
 from lethe.evaluation.image_evaluation import SplitEvaluator
@@ -26,8 +25,6 @@ from lethe.preparation.prepare import begin_split, prepare_shard, prepare_split
 from lethe.preparation.step_cache import PreparationProgress
 from lethe.runtime.data_loaders import load_data, make_loaders
 from tests.lethe.conftest import MakeCompetition
-
-pytestmark = pytest.mark.usefixtures("trusted_network_source")
 
 LAYOUT = {
     "manifest.json",
@@ -49,8 +46,6 @@ LAYOUT = {
     "hidden/oracle/outputs.safetensors",
     "hidden/original/outputs.safetensors",
 }
-
-SPATIAL = "import torch\ndef build(shape, n): return torch.nn.Conv2d(shape[0], n, 1)"
 
 
 @pytest.fixture
@@ -251,26 +246,10 @@ def test_a_model_that_does_not_learn_stops_the_preparation(tmp_path: Path, make_
         prepare_split(competition, "public", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("section", "given", "message"),
-    [
-        ("dataset", {"name": "digit"}, r"'digit' is not known: allowed are .*digits"),
-        ("dataset", {"name": "digits", "options": {"noise": -1}}, r"dataset\.options\.noise"),
-        ("network", {"name": "mpl"}, r"\[network\]: unknown network 'mpl'"),
-        ("network", {"name": "vgg11"}, r"\[network\]: RuntimeError: .*Output size is too small"),
-        ("network", {"name": "module", "options": {"source": "def build(shape, n): return undefined"}}, "NameError"),
-        (
-            "network",
-            {"name": "module", "options": {"source": SPATIAL}},
-            r"module must give \[images, 10\] logits, in training too; for two images it gives \[2, 10, 8, 8\]",
-        ),
-    ],
-)
-def test_unsuitable_dataset_or_network_is_the_organisers_error(tmp_path, make_competition, section, given, message):
-    kind = {"dataset": Dataset, "network": Network}[section]
-    competition = make_competition().model_copy(update={section: kind.model_validate(given)})
-    with pytest.raises((InvalidDataset, InvalidSplit), match=message):
-        prepare_split(competition, "public", tmp_path)
+@pytest.mark.parametrize("section", ["dataset", "network"])
+def test_unknown_dataset_or_network_is_the_organisers_error(tmp_path, make_competition, section):
+    with pytest.raises((InvalidDataset, InvalidSplit), match="digit"):  # what else is wrong: test_file_check.py
+        prepare_split(make_competition(**{section: {"name": "digit"}}), "public", tmp_path)
 
 
 def test_a_network_without_an_ensemble_is_trained_in_turn(tmp_path: Path, make_competition: MakeCompetition) -> None:

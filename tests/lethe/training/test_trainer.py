@@ -37,13 +37,16 @@ def rates(training: Training, *, epochs: int = 10, steps: int = 2) -> list[float
     return [learning_rate(training, step=step, steps_per_epoch=steps) for step in range(epochs * steps)]
 
 
-def test_constant_rate() -> None:
-    assert set(rates(recipe())) == {0.4}
-
-
-def test_step_rate_falls_after_each_milestone() -> None:
-    seen = rates(recipe(schedule="step", milestones=(3, 6), gamma=0.5))
-    assert seen == pytest.approx([0.4] * 6 + [0.2] * 6 + [0.1] * 8)
+@pytest.mark.parametrize(
+    ("changes", "first"),
+    [
+        ({}, [0.4] * 20),
+        ({"schedule": "step", "milestones": (3, 6), "gamma": 0.5}, [0.4] * 6 + [0.2] * 6 + [0.1] * 8),
+        ({"warmup_epochs": 2}, [0.1, 0.2, 0.3, 0.4, 0.4]),
+    ],
+)
+def test_rate_stays_falls_after_each_milestone_or_rises_at_first(changes: dict[str, Any], first: list[float]) -> None:
+    assert rates(recipe(**changes))[: len(first)] == pytest.approx(first)
 
 
 def test_cosine_rate_is_half_in_the_middle_and_near_zero_at_end() -> None:
@@ -52,10 +55,6 @@ def test_cosine_rate_is_half_in_the_middle_and_near_zero_at_end() -> None:
     assert seen[500] == pytest.approx(0.2)
     assert seen[-1] < 1e-5
     assert seen == sorted(seen, reverse=True)
-
-
-def test_warm_up_rises_to_the_full_rate() -> None:
-    assert rates(recipe(warmup_epochs=2))[:5] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4])
 
 
 @pytest.mark.parametrize(
