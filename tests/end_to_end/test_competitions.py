@@ -18,7 +18,7 @@ from lethe.client.api import LetheClient
 from lethe.client.bundle import check, read, unpack
 from lethe.reports.benchmark_tables import benchmark_tables
 from tests.end_to_end.conftest import TOML, Instance, competition_toml, kill, open_competition, wait_for_end, wait_until
-from tests.lethe.benchmark.conftest import write_files
+from tests.lethe.conftest import write_files
 from tests.support.towns import towns_toml, write_towns
 
 pytestmark = pytest.mark.slow

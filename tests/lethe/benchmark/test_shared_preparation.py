@@ -46,10 +46,10 @@ def files(cell, folder):
     return {path: record.sha256 for path, record in Manifest.read(folder.split_dir(cell)).files.items()}
 
 
-def helped(trained, cell, folder, *, device="cpu"):
+def helped(trained, cell, folder, *, device="cpu", is_over=False):
     def work() -> None:
         trained.who = "helper"
-        SharedPreparation(cell, folder, device=device).help(is_over=lambda: False)
+        SharedPreparation(cell, folder, device=device).help(is_over=lambda: is_over)
         trained.who = "leader"
 
     return work
@@ -105,28 +105,14 @@ def test_the_leader_waits_for_a_shard_in_other_hands(cell, tmp_path, monkeypatch
     assert folder.is_prepared(cell)
 
 
-def test_a_helper_with_another_kind_of_device_touches_nothing(cell, tmp_path, monkeypatch):
+@pytest.mark.parametrize("options", [{"device": "cuda"}, {"is_over": True}])
+def test_a_helper_of_another_device_or_after_its_time_begins_nothing(options, cell, tmp_path, monkeypatch):
     folder, trained = BenchmarkFolder(tmp_path), Trained(monkeypatch)
-    trained.meanwhile = helped(trained, cell, folder, device="cuda")
+    helped(trained, cell, folder)()
+    assert trained.shards == [], "nothing is there before the data is made"
+    trained.meanwhile = helped(trained, cell, folder, **options)
     lead(cell, folder)
-    assert {who for who, _, _ in trained.shards} == {"leader"}
-
-
-def test_a_helper_finds_nothing_before_the_data_is_made(cell, tmp_path, monkeypatch):
-    folder, trained = BenchmarkFolder(tmp_path), Trained(monkeypatch)
-    SharedPreparation(cell, folder, device="cpu").help(is_over=lambda: False)
-    assert trained.shards == []
-
-
-def test_a_helper_begins_nothing_after_its_time(cell, tmp_path, monkeypatch):
-    folder, trained = BenchmarkFolder(tmp_path), Trained(monkeypatch)
-
-    def help_too_late() -> None:
-        SharedPreparation(cell, folder, device="cpu").help(is_over=lambda: True)
-
-    trained.meanwhile = help_too_late
-    lead(cell, folder)
-    assert len(trained.shards) == 4
+    assert [who for who, _, _ in trained.shards] == ["leader"] * 4
 
 
 def test_a_helper_with_an_old_list_leaves_a_prepared_split_alone(cell, tmp_path, monkeypatch):

@@ -22,9 +22,6 @@ def test_clear_winner_is_first_in_every_sample_and_alone_in_its_group():
     assert found.letters == ("a", "b", "b")
     assert found.rank_probability.sum(axis=0) == pytest.approx(np.ones(3))
     assert 0.2 < found.rank_probability[1, 1] < 0.8
-
-
-def test_lower_is_better_turns_the_ranking():
     found = rank_over_splits(CLEAR, higher_is_better=False)
     assert found.rank_probability[0].tolist() == [0.0, 0.0, 1.0]
     assert found.letters == ("b", "a", "a")
@@ -35,6 +32,8 @@ def test_probability_is_that_of_all_samples_of_two_splits():
     found = rank_over_splits(np.array([[1.0, 0.4], [0.0, 0.6]]), higher_is_better=True)
     assert found.rank_probability[0, 0] == pytest.approx(0.75, abs=0.02)
     assert found.letters == ("a", "a")
+    found = rank_over_splits(np.zeros((2, 3)), higher_is_better=True)
+    assert found.rank_probability[0, 0] == pytest.approx(0.5, abs=0.02), "equal methods share their ranks"
 
 
 def test_pairs_are_one_family_of_two_sided_tests_that_a_spread_first_method_does_not_absorb():
@@ -61,11 +60,6 @@ def test_letters_say_exactly_which_pairs_differ(n_methods, data):
     for a, b in combinations(range(n_methods), 2):
         assert bool(set(letters[a]) & set(letters[b])) != differs[a, b]
     assert "a" in letters[0]
-
-
-def test_equal_methods_share_their_ranks():
-    found = rank_over_splits(np.zeros((2, 3)), higher_is_better=True)
-    assert found.rank_probability[0, 0] == pytest.approx(0.5, abs=0.02)
 
 
 def test_differences_with_a_mean_of_zero_are_tested():
@@ -104,10 +98,6 @@ def content(cells, states):
 TWO = {"one": (1, (0.5, 0.2, 0.3)), "two": (2, (0.6, 0.1, 0.3))}
 
 
-def titles(made):
-    return [table.title for table in benchmark_tables(made, groups=True)]
-
-
 def test_one_cell_ranks_nothing():
     made = content({"one": TWO["one"]}, {"a": "tuned", "b": "tuned", "c": "tuned"})
     (only,) = [table for table in benchmark_tables(made, groups=True) if "anking" in table.title]
@@ -122,11 +112,9 @@ def test_untuned_methods_are_not_ranked_against_tuned_ones():
     over_splits = next(table for table in benchmark_tables(made, groups=True) if table.title.startswith("Ranks by f"))
     assert [row[0] for row in over_splits.rows] == ["a", "c"]
     assert "fewer than 5 splits: not for citing" in over_splits.title
-
-
-def test_ranking_of_untuned_methods_says_so():
-    made = content(TWO, {"a": "untuned", "b": "untuned", "c": "untuned"})
-    assert "Ranking of methods (no method was tuned: it says nothing of the methods)" in titles(made)
+    untuned = content(TWO, {"a": "untuned", "b": "untuned", "c": "untuned"})
+    titles = [table.title for table in benchmark_tables(untuned, groups=True)]
+    assert "Ranking of methods (no method was tuned: it says nothing of the methods)" in titles
 
 
 def test_cells_of_other_data_are_another_task():

@@ -13,7 +13,7 @@ from lethe.benchmark.server_runs import put_benchmark
 from lethe.benchmark.store import BenchmarkFolder
 from lethe.benchmark.tuned_methods import settled_method, study_file
 from lethe.errors import InvalidInput
-from tests.lethe.benchmark.conftest import COMPETITION, execute
+from tests.lethe.conftest import COMPETITION, execute
 
 TUNED = """
 slug = "tuned"
@@ -136,15 +136,16 @@ def test_chosen_constants_are_printed_as_entries_of_a_file(run):
     assert read_plan(plan.path.parent / "again.toml").methods[1].searched is False
 
 
-def test_split_that_is_reported_is_not_searched_on(tmp_path):
-    path = write(tmp_path, TUNED.replace("[tune]", "[tune]\nsplit_seed = 2"))
-    with pytest.raises(InvalidBenchmarkFile, match="split_seed 2 is that of cell 'b'"):
-        read_plan(path)
-
-
-def test_unknown_objective_is_refused(tmp_path):
-    path = write(tmp_path, TUNED.replace('objective = "retdev"', 'objective = "retdve"'))
-    with pytest.raises(InvalidBenchmarkFile, match="retdve"):
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("[tune]", "[tune]\nsplit_seed = 2", "split_seed 2 is that of cell 'b'"),
+        ('objective = "retdev"', 'objective = "retdve"', "retdve"),
+    ],
+)
+def test_search_that_cannot_be_is_refused(old, new, said, tmp_path):
+    path = write(tmp_path, TUNED.replace(old, new))
+    with pytest.raises(InvalidBenchmarkFile, match=said):
         read_plan(path)
 
 

@@ -16,7 +16,6 @@ from lethe.benchmark.execution import UnfinishedBenchmark
 from lethe.cli.benchmarks import benchmark_commands
 from lethe.errors import InvalidInput
 from lethe.reports.tidy_benchmark import COLUMNS
-from tests.lethe.benchmark.conftest import finished, write_benchmark  # noqa: F401  fixtures of another folder
 from tests.support.forked_children import forked_subprocess
 
 runner = CliRunner()
@@ -28,28 +27,19 @@ def invoke(*arguments):
     return runner.invoke(app, ["benchmark", *map(str, arguments)])
 
 
-def test_validate_counts_runs(finished):  # noqa: F811
-    found = json.loads(invoke("validate", finished[0], "--json").stdout)
-    assert found["runs"] == 12
-    assert found["cells"][0]["models"] == 9
-
-
-def test_status_names_every_failure(finished):  # noqa: F811
+def test_validate_counts_runs_and_status_names_every_failure(finished):
     path, out = finished
+    found = json.loads(invoke("validate", path, "--json").stdout)
+    assert (found["runs"], found["cells"][0]["models"]) == (12, 9)
     found = json.loads(invoke("status", path, "--out", out, "--json").stdout)
     assert found["left"] == 0
     assert found["failures"][0].startswith("tiny, broken: F: run 0: exception (")
-
-
-def test_run_without_a_sandbox_has_nothing_left_to_do(finished):  # noqa: F811
-    path, out = finished
     result = invoke("run", path, "--out", out, "--sandbox", "none")
-    assert result.exit_code == 0
-    assert "nothing" in result.stdout
+    assert (result.exit_code, "nothing" in result.stdout) == (0, True)
 
 
 @pytest.mark.slow
-def test_a_further_process_works_beside_this_one(write_benchmark, tmp_path, monkeypatch):  # noqa: F811
+def test_a_further_process_works_beside_this_one(write_benchmark, tmp_path, monkeypatch):
     monkeypatch.setattr("lethe.benchmark.execution.Execution.run", lambda self: None)  # this one does nothing
     monkeypatch.setattr("lethe.cli.benchmarks.benchmark_source.subprocess", forked_subprocess())
     path, out = write_benchmark(), tmp_path / "out"
@@ -79,7 +69,7 @@ def helpers(monkeypatch):
     return done
 
 
-def test_what_one_process_could_not_do_another_may_end(monkeypatch, helpers, finished):  # noqa: F811
+def test_what_one_process_could_not_do_another_may_end(monkeypatch, helpers, finished):
     def fail(self) -> None:
         raise UnfinishedBenchmark("not here")
 
@@ -89,7 +79,7 @@ def test_what_one_process_could_not_do_another_may_end(monkeypatch, helpers, fin
     assert [done[0] for done in helpers] == ["waited for"], "it may still be at what this one could not do"
 
 
-def test_an_ended_process_ends_the_others(monkeypatch, helpers, finished):  # noqa: F811
+def test_an_ended_process_ends_the_others(monkeypatch, helpers, finished):
     monkeypatch.setattr(
         "lethe.benchmark.execution.Execution.run", lambda self: os.kill(os.getpid(), signal.SIGTERM) or time.sleep(5)
     )
@@ -100,18 +90,13 @@ def test_an_ended_process_ends_the_others(monkeypatch, helpers, finished):  # no
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_processes_are_not_for_a_server(write_benchmark):  # noqa: F811
-    result = invoke("run", write_benchmark(), "--server", "--processes", "2")
-    assert "for this machine" in str(result.exception)
-
-
-def test_tables_come_from_the_folder_alone(finished):  # noqa: F811
+def test_tables_come_from_the_folder_alone(finished):
     assert "one cell says nothing of the order of methods" in invoke("table", finished[1], "--groups").stdout
     text = invoke("table", finished[1]).stdout
     assert all(f"| {name} |" in text for name in ("original", "finetune LR=0.05", "broken"))
 
 
-def test_csv_is_one_long_table_and_one_cell_a_wide_one(finished, tmp_path):  # noqa: F811
+def test_csv_is_one_long_table_and_one_cell_a_wide_one(finished, tmp_path):
     rows = list(csv.DictReader(io.StringIO(invoke("table", finished[1], "--format", "csv").stdout)))
     assert list(rows[0]) == list(COLUMNS)
     assert {row["status"] for row in rows if row["method"] == "broken"} == {"failed"}
@@ -128,18 +113,12 @@ def test_csv_is_one_long_table_and_one_cell_a_wide_one(finished, tmp_path):  # n
         assert invoke("table", path, "-f", text_format).stdout == invoke("table", finished[1], "-f", text_format).stdout
 
 
-def test_an_unknown_format_is_refused(finished):  # noqa: F811
-    result = invoke("table", finished[1], "--format", "pdf")
-    assert isinstance(result.exception, InvalidInput)
-    assert result.exception.detail == "there is no format 'pdf'; there are md, csv, latex, json, parquet"
-
-
-def test_a_plot_is_written(finished, tmp_path):  # noqa: F811
+def test_a_plot_is_written(finished, tmp_path):
     assert invoke("plot", finished[1], "pareto", tmp_path / "p.svg").exit_code == 0
     assert (tmp_path / "p.svg").read_text().count("<svg") == 1
 
 
-def test_check_reads_a_report(finished, tmp_path):  # noqa: F811
+def test_check_reads_a_report(finished, tmp_path):
     assert invoke("report", finished[1], "--page", tmp_path / "r.html").exit_code == 0
     result = invoke("check", tmp_path / "r.html", "--json")
     found = json.loads(result.stdout)
@@ -148,14 +127,24 @@ def test_check_reads_a_report(finished, tmp_path):  # noqa: F811
     assert any(each["holds"] is True for each in found)
 
 
-@pytest.mark.parametrize("command", ["table", "check", "report"])
-def test_a_folder_without_results_is_refused(command, tmp_path):
-    result = invoke(command, tmp_path)
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("table", "EMPTY"), "holds no benchmark's results"),
+        (("check", "EMPTY"), "holds no benchmark's results"),
+        (("report", "EMPTY"), "holds no benchmark's results"),
+        (("table", "RESULTS", "--format", "pdf"), "no format 'pdf'; there are md, csv, latex, json, parquet"),
+        (("run", "FILE", "--server", "--processes", "2"), "for this machine"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(words, said, finished, tmp_path):
+    places = {"EMPTY": tmp_path, "RESULTS": finished[1], "FILE": finished[0]}
+    result = invoke(*(places.get(word, word) for word in words))
     assert isinstance(result.exception, InvalidInput)
-    assert "holds no benchmark's results" in result.exception.detail
+    assert said in result.exception.detail
 
 
-def test_check_of_an_installed_package_takes_nothing_of_the_current_folder(finished, monkeypatch, tmp_path):  # noqa: F811
+def test_check_of_an_installed_package_takes_nothing_of_the_current_folder(finished, monkeypatch, tmp_path):
     path, out = finished
     (tmp_path / "benchmarks" / "papers").mkdir(parents=True)
     (tmp_path / "benchmarks" / "papers" / "orderings.py").write_text("raise SystemExit('imported')")

@@ -27,15 +27,12 @@ def test_list_names_every_method():
     assert all(method_id in text for method_id in method_ids())
 
 
-def test_show_tells_what_a_method_does_and_its_ranges():
+def test_show_tells_what_a_method_does_its_ranges_and_its_code():
     text = invoke("show", "scrub").stdout
     assert "SCRUB: move away from the original network" in text
     assert "for each retain batch: step on GAMMA * ce" in text
     assert "log(1e-05, 0.1)" in text
     assert json.loads(invoke("show", "scrub", "--json").stdout)["id"] == "scrub"
-
-
-def test_show_code_prints_the_file_with_settings():
     assert invoke("show", "ssd", "--code").stdout == method_source("ssd")
     assert "\nALPHA = 3.0  #" in invoke("show", "ssd", "--set", "ALPHA=3").stdout
 
@@ -46,13 +43,6 @@ def test_stitch_writes_an_archive(tmp_path):
     assert result["kind"] == "phases"
     with zipfile.ZipFile(out) as archive:
         assert "loss_scale" in archive.read("unlearning.py").decode()
-
-
-def test_run_prints_measures_of_a_split(prepared):
-    result = invoke("run", "finetune", "--split", prepared, "--set", "LR=0.1", "-n", "2", "--json")
-    facts = json.loads(result.stdout)
-    assert len(facts["runs"]) == 2
-    assert facts["runs"][0]["distance"] > 0
 
 
 def test_tune_finds_settings_on_a_split(prepared, tmp_path):
@@ -69,15 +59,14 @@ def test_tune_finds_settings_on_a_split(prepared, tmp_path):
 def test_own_file_runs_and_a_fixed_constant_is_not_searched(prepared, tmp_path):
     mine = tmp_path / "mine.py"
     mine.write_text(method_source("finetune"))
-    assert json.loads(invoke("run", mine, "--split", prepared, "--set", "EPOCHS=2", "--json").stdout)["runs"]
+    facts = json.loads(invoke("run", mine, "--split", prepared, "--set", "EPOCHS=2", "-n", "2", "--json").stdout)
+    assert len(facts["runs"]) == 2
+    assert facts["runs"][0]["distance"] > 0
     path = tmp_path / "study.json"
     asked = ("tune", mine, "--split", prepared, "-n", "4", "--trials", "2", "--set", "EPOCHS=2", "--study", path)
     found = json.loads(invoke(*asked, "--json").stdout)
     assert set(found["best"]["settings"]) == {"LR", "ANNEALING", "WEIGHT_DECAY"}
     missing = invoke("run", tmp_path / "no.py", "--split", prepared).exception
     assert "no.py cannot be read" in str(missing)
-
-
-def test_tune_refuses_an_unknown_search(prepared):
-    error = invoke("tune", "finetune", "--split", prepared, "--search", "genetic").exception
-    assert "random, grid, tpe" in str(error)
+    unknown = invoke("tune", "finetune", "--split", prepared, "--search", "genetic").exception
+    assert "random, grid, tpe" in str(unknown)

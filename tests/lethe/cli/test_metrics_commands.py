@@ -1,13 +1,18 @@
-"""`lethe metrics`, `lethe evaluate` and `lethe compare` on files."""
+"""`lethe metrics`, `lethe evaluate` and `lethe compare` on files, and on checkpoints beside a split."""
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.torch
 import typer
 from typer.testing import CliRunner
 
 from lethe.cli.metrics_commands import register_commands
+from lethe.evaluation.image_evaluation import load_original
+from lethe.metrics.scoring.attacks.family import MIN_MODELS_DIVIDED
 from tests.lethe.metrics import synthetic
 
 app = typer.Typer()
@@ -36,25 +41,20 @@ def test_catalogue_as_json():
     assert json.loads(run("metrics", "klom", "--json"))[0]["direction"] == "lower"
 
 
-def test_evaluate_prints_json_with_references(files):
-    output = run("evaluate", *side(files, "unlearned", "retrained", "oracle", "original"), "-m", "klom", "--json")
-    assert json.loads(output)["metrics"]["klom"]["original"]["value"] > 0.0
-
-
-def test_evaluate_without_names_computes_what_it_can(files):
-    output = run("evaluate", *side(files, "unlearned", "retrained"))
-    assert "js_to_retrained" in output
-    assert "miau" not in output, "it needs the original"
-
-
-def test_evaluate_of_a_missing_array_is_an_error(files):
-    output = run("evaluate", *side(files, "unlearned", "retrained"), "-m", "miau", status=1)
-    assert "give the arrays of the original models" in output
-
-
-def test_evaluate_all_lists_what_is_missing(files):
-    output = run("evaluate", *side(files, "unlearned", "retrained"), "--all")
-    assert "miau: not computed" in output
+@pytest.mark.parametrize(
+    ("sides", "options", "status", "said"),
+    [
+        (("unlearned", "retrained"), ("--all",), 0, ("js_to_retrained",)),
+        (("unlearned", "retrained"), (), 0, ("js_to_retrained",)),
+        (("unlearned", "retrained"), ("-m", "miau"), 1, ("give the arrays of the original models",)),
+        (("unlearned",), (), 1, ("--retrained",)),
+        ((), ("--split", "any"), 1, ("--models",)),
+    ],
+)
+def test_evaluate_computes_what_it_can_and_says_what_is_missing(files, sides, options, status, said):
+    output = run("evaluate", *side(files, *sides), *options, status=status)
+    assert all(text in output for text in said)
+    assert status or ("miau: not computed" in output) == bool(options)
 
 
 def test_evaluate_takes_parameters(files):
@@ -62,9 +62,10 @@ def test_evaluate_takes_parameters(files):
     assert json.loads(output)["metrics"]["klom"]["parameters"] == {"bins": 5, "clip": 20.0, "floor": 1e-5}
 
 
-def test_evaluate_draws_a_picture(files):
-    path = files / "metrics.png"
-    run("evaluate", *side(files, "unlearned", "retrained", "oracle", "original"), "-m", "klom", "--plot", path)
+def test_evaluate_draws_a_picture_beside_json(files):
+    path, sides = files / "metrics.png", side(files, "unlearned", "retrained", "oracle", "original")
+    output = run("evaluate", *sides, "-m", "klom", "--plot", path, "--json")
+    assert json.loads(output)["metrics"]["klom"]["original"]["value"] > 0.0
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
@@ -74,29 +75,20 @@ def test_compare_arrays(files):
     found = json.loads(output)
     assert list(found["submissions"]) == ["unlearned", "other"]
     assert "epsilon_correlation" in found["together"]
+    assert "give --retrained" in run("compare", files / "unlearned.npz", files / "other.npz", status=1)
 
 
 def test_compare_stored_results(files):
+    path, other = files / "unlearned.json", files / "other.json"
     for name in ("unlearned", "other"):
-        stored = run("evaluate", "--unlearned", files / f"{name}.npz", *side(files, "retrained"), "-m", "tow", "--json")
-        (files / f"{name}.json").write_text(stored)
-    assert "tow" in run("compare", files / "unlearned.json", files / "other.json")
-    assert "no file holds klom" in run(
-        "compare", files / "unlearned.json", files / "other.json", "-m", "klom", status=1
-    )
-
-
-def test_compare_says_why_a_stored_value_is_missing(files):
-    path = files / "unlearned.json"
-    path.write_text(run("evaluate", "--unlearned", files / "unlearned.npz", *side(files, "retrained"), "--json"))
+        sides = ("--unlearned", files / f"{name}.npz", *side(files, "retrained"))
+        run("evaluate", files / f"{name}.json", *sides, "-m", "tow", "--json")
+    assert "tow" in run("compare", path, other)
+    assert "no file holds klom" in run("compare", path, other, "-m", "klom", status=1)
     stored = json.loads(path.read_text())
     stored["metrics"]["tow"] |= {"result": None, "not_computed": "unequal numbers of models"}
     path.write_text(json.dumps(stored))
     assert "tow: not computed: unequal numbers of models" in run("compare", path, path)
-
-
-def test_compare_of_arrays_needs_retrained_models(files):
-    assert "give --retrained" in run("compare", files / "unlearned.npz", files / "other.npz", status=1)
 
 
 def test_stored_metrics_are_not_compared_across_n(files):
@@ -118,3 +110,41 @@ def test_array_that_no_metric_reads_is_named(files):
     assert any(
         "no metric reads `forget_logit` of the unlearned models; did you mean" in said for said in found["warnings"]
     )
+
+
+@pytest.fixture
+def models(prepared: Path, tmp_path: Path) -> Callable[[int], list[object]]:
+    """Return a function that stores as many copies of the original model, and returns what names them and the split."""
+
+    def stored(n_models: int) -> list[object]:
+        folder = tmp_path / f"{n_models}-models"
+        folder.mkdir()
+        for number in range(n_models):
+            safetensors.torch.save_file(load_original(prepared), folder / f"model-{number}.safetensors")
+        return ["evaluate", "--split", prepared, "--models", folder]
+
+    return stored
+
+
+def test_probes_give_the_metrics_of_weights(models: Callable[[int], list[object]]) -> None:
+    words = (*models(5), "-m", "relearn_time", "-m", "residual_knowledge")
+    output = run(*words, status=1)
+    assert "`relearn_epochs` of the unlearned models is missing (capture level 4)" in output
+    assert "--probes" in output
+    found = json.loads(run(*words, "--probes", "2", "--json"))["metrics"]
+    relearn, residual = found["relearn_time"]["result"], found["residual_knowledge"]["result"]
+    assert relearn["table"]["unlearned"] == 0.0, "the original model knows the forget set"
+    assert relearn["table"]["retrained"] > 0.0
+    assert residual["value"] == found["residual_knowledge"]["original"]["value"]
+
+
+@pytest.mark.parametrize("n_models", [3, 7])
+def test_other_numbers_of_checkpoints_than_retrained_models_are_taken(models, n_models):
+    """Metrics that need pairs say so; epsilon is of as many models as both sides have, if they can be divided."""
+    asked = ("-m", "klom", "-m", "epsilon_histogram", "-m", "f")
+    found = json.loads(run(*models(n_models), *asked, "--json", status=1))["metrics"]
+    assert found["klom"]["result"]["value"] == found["klom"]["original"]["value"]
+    assert found["klom"]["oracle"]["value"] > 0
+    epsilon = found["epsilon_histogram"]["result"]
+    assert (epsilon is None) == (n_models < MIN_MODELS_DIVIDED), "too few to fit on one half and judge on the other"
+    assert f"unlearned has {n_models}, retrained 5" in found["f"]["not_computed"]

@@ -125,15 +125,17 @@ def test_name_that_no_module_can_have_is_refused(name: str, tmp_path: Path) -> N
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize(("kind", "name"), [("metric", "klom"), ("method", "scrub"), ("dataset", "mnist")])
-def test_name_that_is_taken_is_refused(kind: str, name: str, tmp_path: Path) -> None:
-    refused = invoke("new", kind, name, "--package", str(tmp_path / "new"))
-    assert f"a {kind} is called {name!r} already" in str(refused.exception)
-
-
-def test_unknown_family_is_refused_with_those_allowed() -> None:
-    refused = invoke("new", "metric", "spread", "--family", "output")
-    assert "no family of metrics is called 'output': allowed are accuracy" in str(refused.exception)
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("metric", "klom"), "a metric is called 'klom' already"),
+        (("method", "scrub"), "a method is called 'scrub' already"),
+        (("dataset", "mnist"), "a dataset is called 'mnist' already"),
+        (("metric", "spread", "--family", "output"), "no family of metrics is called 'output': allowed are accuracy"),
+    ],
+)
+def test_name_that_is_taken_or_an_unknown_family_is_refused(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    assert said in str(invoke("new", *words, "--package", str(tmp_path / "new")).exception)
 
 
 def test_files_that_are_there_are_left_alone(tmp_path: Path) -> None:

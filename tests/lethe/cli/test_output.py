@@ -1,8 +1,9 @@
-"""What strangers wrote steers no terminal."""
+"""What strangers wrote steers no terminal; one bar over several steps never goes back, and a log gets lines."""
 
 import io
 import json
 import sys
+import threading
 
 import httpx
 import pytest
@@ -10,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lethe.cli import api_command, output
-from lethe.cli.output import Terminal, accept_any_letter, print_facts, print_json, print_table
+from lethe.cli.output import OverallProgress, Terminal, accept_any_letter, print_facts, print_json, print_table
 from lethe.cli.submission_commands import _print_submission
 from lethe.errors import InvalidInput
 
@@ -27,17 +28,12 @@ def test_control_characters_are_written_as_escapes(shape: str, colours: bool) ->
     shown = {"text": HOSTILE, "table": table, "styled": Text(HOSTILE, style="red"), "title": Table(title=HOSTILE)}[
         shape
     ]
-    terminal.print(shown)
+    terminal.print("one\ntwo", shown)
     written = file.getvalue()
+    assert written.startswith("one\ntwo")
     for command in ("\x1b]", "\x07", "\x9b", "\x1b[2J", "\u202e", "\r"):
         assert command not in written
     assert ("\x1b[31m" in written) == (colours and shape == "styled"), "its own colours stay"
-
-
-def test_lines_of_a_text_stay() -> None:
-    file = io.StringIO()
-    Terminal(file=file, width=80).print("one\ntwo")
-    assert file.getvalue() == "one\ntwo\n"
 
 
 @pytest.mark.parametrize("text", ["[bold]x[/]", "[/nope]", "[?] :smile:"])
@@ -112,3 +108,55 @@ def test_a_place_that_the_message_names_is_not_told_twice(message, told, capsys)
     failure = {"error_class": "exception", "file": "cell-02.py", "line": 3, "message": message}
     _print_submission(FAILED | {"failure": failure}, {}, as_json=False)
     assert ("cell-02.py, line 3" in capsys.readouterr().out) is told
+
+
+Shown = tuple[tuple[float, float], ...]
+
+
+@pytest.mark.parametrize(
+    ("shown", "at", "said"),
+    [
+        (((0.5, 0.0), (0.6, 5.0), (0.7, 20.0)), 20.0, "about 30 s left"),  # half of it was done before
+        (((0.0, 0.0), (0.5, 60.0)), 60.0, "about 1 min 00 s left"),
+        (((0.0, 0.0), (0.5, 60.0)), 80.0, "about 1 min 20 s left"),  # it grows gently while nothing moves
+        (((0.25, 0.0), (0.25, 9.0)), 9.0, "not known yet"),
+        (((0.0, 0.0), (0.5, 1.0)), 1.0, "not known yet"),
+    ],
+)
+def test_time_left_is_of_what_this_command_did(shown: Shown, at: float, said: str) -> None:
+    now = [0.0]
+    progress = OverallProgress({"training": 1.0}, console=Terminal(file=io.StringIO()), clock=lambda: now[0])
+    for share, now[0] in shown:
+        progress.show("training", share)
+    now[0] = at
+    assert said in progress.line()
+
+
+def test_steps_fill_one_bar_that_never_goes_back() -> None:
+    progress = OverallProgress({"prepare": 30.0, "evaluate": 10.0}, console=Terminal(file=io.StringIO()))
+    progress.show("prepare", 0.5)
+    assert progress.line().startswith(" 38 %")
+    progress.show("evaluate", 0.0, "noise: queued")
+    assert progress.line().startswith(" 75 %")
+    assert progress.line().endswith("noise: queued")
+    progress.show("prepare", 0.1)
+    assert progress.line().startswith(" 75 %")
+
+
+def test_a_log_gets_lines_with_the_time_left() -> None:
+    printed, now = threading.Event(), [0.0]
+
+    class Log(io.StringIO):
+        def write(self, text: str) -> int:
+            if "about 10 s left" in text:
+                printed.set()
+            return super().write(text)
+
+    steps = {"training": 1.0}
+    log = Log()
+    with OverallProgress(steps, console=Terminal(file=log), every_s=0.001, clock=lambda: now[0]) as progress:
+        for second in range(11):
+            now[0] = float(second)
+            progress.show("training", second / 20, "model 3 of 6")
+        assert printed.wait(60)
+    assert " 50 %, about 10 s left: model 3 of 6\n" in log.getvalue()

@@ -1,15 +1,22 @@
-"""`lethe score` on files of arrays."""
+"""`lethe score` on files of arrays, `lethe confidences` from checkpoints to such a file."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.torch
+import torch
 from typer.testing import CliRunner
 
 from lethe.api.score_inputs import load_outputs, save_outputs
 from lethe.cli.main import build_app
+from lethe.errors import InvalidInput
+from lethe.evaluation.image_evaluation import SplitEvaluator, load_original
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.score import ModelOutputs, score
+from lethe.preparation.prepare import prepare_split
+from tests.lethe.conftest import competition
 
 runner = CliRunner()
 
@@ -66,16 +73,11 @@ def test_an_oracle_adds_the_fraction_of_it(files):
     assert found["leaked"] is False
 
 
-def test_a_table_is_printed_for_people(files):
-    result = run(files)
+def test_people_get_a_table_and_a_picture(files):
+    result = run(files, "--plot", str(files / "out.png"))
     assert result.exit_code == 0
     assert "forgetting quality" in result.stdout
-
-
-def test_a_picture_is_written(files):
-    picture = files / "out.png"
-    assert run(files, "--plot", str(picture)).exit_code == 0
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert (files / "out.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_several_experiments_are_aggregated(files):
@@ -85,12 +87,9 @@ def test_several_experiments_are_aggregated(files):
     assert found["interval"][0] < found["final_score"] < found["interval"][1]
 
 
-def test_the_full_setup_divides_both_files(files):
+def test_other_setups_divide_the_files_or_draw_from_them(files):
     found = json.loads(run(files, "--setup", "full", "--experiments", "4", "--json").stdout)
     assert (found["n_models"], len(found["experiments"])) == (8, 4)
-
-
-def test_the_bootstrap_setup_takes_the_files_as_its_pool(files):
     options = ("--setup", "bootstrap", "--experiments", "3", "--models", "16", "--json")
     found = json.loads(run(files, *options).stdout)
     assert (found["n_models"], found["n_experiments"]) == (16, 3)
@@ -117,3 +116,53 @@ def test_an_unknown_family_of_attacks_is_answered_with_those_there_are(files):
     result = run(files, "--attacks", "strongest")
     assert result.exit_code == 2
     assert all(family.value in result.stderr for family in AttackFamily)
+
+
+NUMBERS = (2, 10)
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("confidences") / "public"
+    prepare_split(competition(n_models=4), "public", out)
+    return out
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path, split: Path) -> Path:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    for number in NUMBERS:
+        safetensors.torch.save_file(_changed(split, number), folder / f"model_{number}.safetensors")
+    torch.save(_changed(split, 11), folder / "model_11.pth")
+    return folder
+
+
+def _changed(split: Path, number: int) -> dict[str, torch.Tensor]:
+    return {name: value + 0.01 * number for name, value in load_original(split).items()}
+
+
+def confidences(checkpoints: Path, split: Path, out: Path) -> None:
+    words = ["confidences", str(checkpoints), "--split", str(split), "--out", str(out)]
+    runner.invoke(build_app(), words, catch_exceptions=False, standalone_mode=False)
+
+
+def test_models_are_evaluated_in_the_order_of_their_numbers(checkpoints: Path, split: Path, tmp_path: Path) -> None:
+    confidences(checkpoints, split, tmp_path / "u.npz")
+    evaluator = SplitEvaluator.load(split)
+    expected = [evaluator.evaluate_state(_changed(split, number)) for number in (*NUMBERS, 11)]
+    with np.load(tmp_path / "u.npz") as written:
+        np.testing.assert_array_equal(written["confidences"], [each.confidences for each in expected])
+        np.testing.assert_array_equal(written["test_accuracy"], [each.test_accuracy for each in expected])
+
+
+def test_folders_that_hold_no_such_checkpoints_are_refused(checkpoints: Path, split: Path, tmp_path: Path) -> None:
+    for name, content, said in (
+        ("model_3.pth", {"other": torch.zeros(2)}, r"model_3\.pth does not fit"),
+        ("model_1.pth", {"path": Path("x")}, r"model_1\.pth holds more than tensors"),
+    ):
+        torch.save(content, checkpoints / name)
+        with pytest.raises(InvalidInput, match=said):
+            confidences(checkpoints, split, tmp_path / "u.npz")
+    with pytest.raises(InvalidInput, match="holds no checkpoint"):
+        confidences(tmp_path, split, tmp_path / "u.npz")

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from typer.testing import CliRunner
 
 import lethe
+from lethe.cli.main import build_app
 from lethe.errors import InvalidInput
 from lethe.evaluation.manifest import FileRecord
 from lethe.evaluation.model_outputs import read_outputs
@@ -102,13 +104,12 @@ def test_fetched_split_scores_as_the_prepared_one(bundle: Path, prepared: Path, 
     card = (tmp_path / "got" / "card.md").read_text()
     assert "CC0-1.0" in card
     assert f"| oracle | {ours.outputs('oracle').retain_accuracy.mean():.4f} |" in card
-    assert not list((tmp_path / "got").rglob("models-*"))
-    assert not (tmp_path / "got" / "sample").exists()
-
-
-def test_bundle_is_compressed(bundle: Path) -> None:
     with zipfile.ZipFile(bundle) as archive:
         assert {entry.compress_type for entry in archive.infolist()} == {zipfile.ZIP_DEFLATED}
+    stated = json.loads(files_of(bundle)[DESCRIPTION])["files"]["hidden/test.safetensors"]
+    assert FileRecord(**stated) == FileRecord.of(prepared / "hidden" / "test.safetensors")
+    assert not list((tmp_path / "got").rglob("models-*"))
+    assert not (tmp_path / "got" / "sample").exists()
 
 
 def test_checkpoints_come_along_when_asked(prepared: Path, tmp_path: Path) -> None:
@@ -213,11 +214,6 @@ def test_archive_that_is_damaged_or_packed_otherwise_is_refused(bundle: Path, tm
         verify(Path(__file__), keys=KEYS)
 
 
-def test_size_is_limited_before_anything_is_unpacked(bundle: Path, tmp_path: Path) -> None:
-    with pytest.raises(InvalidReference, match="--max-mib allows more"):
-        fetch(bundle, tmp_path / "got", keys=KEYS, max_bytes=1000)
-
-
 def test_unsigned_bundle_is_taken_when_any_signer_will_do(bundle: Path, tmp_path: Path) -> None:
     path = zipped(described(files_of(bundle), None), tmp_path / "unsigned.zip")
     assert fetch(path, tmp_path / "got", any_signer=True).public_key is None
@@ -236,7 +232,9 @@ def test_bundle_in_a_folder_is_taken_and_its_links_are_not(bundle: Path, tmp_pat
         verify(tmp_path / "folder", keys=KEYS)
 
 
-def test_folder_or_file_that_is_there_is_not_written_over(bundle: Path, prepared: Path, tmp_path: Path) -> None:
+def test_large_bundles_and_places_that_are_taken_are_refused(bundle: Path, prepared: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidReference, match="--max-mib allows more"):
+        fetch(bundle, tmp_path / "got", keys=KEYS, max_bytes=1000)
     with pytest.raises(InvalidInput, match="exists: name a new folder"):
         fetch(bundle, tmp_path, keys=KEYS)
     with pytest.raises(InvalidInput, match="exists: name a new file"):
@@ -275,18 +273,13 @@ def test_bundle_comes_from_an_address(address: str, tmp_path: Path) -> None:
     assert verify(f"{address}/moved.zip", keys=KEYS).n_models == 5
     with pytest.raises(InvalidReference, match="redirects more than 5 times"):
         verify(f"{address}/round.zip", keys=KEYS)
-    with pytest.raises(InvalidReference, match="is no https:// address"):
-        verify(f"{address}/away.zip", keys=KEYS)
+    for other in (f"{address}/away.zip", "http://example.org/small.zip", "ftp://127.0.0.1/a.zip", "file:///etc/passwd"):
+        with pytest.raises(InvalidReference, match="is no https:// address"):
+            verify(other, keys=KEYS)
     with pytest.raises(InvalidReference, match="answered with status 404"):
         verify(f"{address}/large.zip", keys=KEYS)
     with pytest.raises(InvalidReference, match=r"is more than .* MiB; --max-mib"):
         verify(f"{address}/small.zip", keys=KEYS, max_bytes=1000)
-
-
-@pytest.mark.parametrize("source", ["http://example.org/small.zip", "ftp://127.0.0.1/small.zip", "file:///etc/passwd"])
-def test_other_addresses_are_refused(source: str) -> None:
-    with pytest.raises(InvalidReference, match="is no https:// address"):
-        verify(source, keys=KEYS)
 
 
 def test_key_is_its_owners_alone(tmp_path: Path) -> None:
@@ -300,6 +293,22 @@ def test_key_is_its_owners_alone(tmp_path: Path) -> None:
         read_key(tmp_path / "other")
 
 
-def test_records_are_the_manifests(bundle: Path, prepared: Path) -> None:
-    stated = json.loads(files_of(bundle)[DESCRIPTION])["files"]["hidden/test.safetensors"]
-    assert FileRecord(**stated) == FileRecord.of(prepared / "hidden" / "test.safetensors")
+def invoke(*words: object) -> str:
+    """Return what the command prints; its error is raised."""
+    done = CliRunner().invoke(build_app(), ["reference", *map(str, words)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_split_goes_out_signed_and_comes_back(prepared: Path, tmp_path: Path) -> None:
+    key = invoke("key", tmp_path / "key.pem").strip()
+    file = tmp_path / "small.zip"
+    words = ("--licence", "CC0-1.0", "--sign", tmp_path / "key.pem", "--json")
+    exported = json.loads(invoke("export", prepared, file, *words))
+    assert exported["signed_by"] == key
+    assert exported["has_checkpoints"] is False
+    with pytest.raises(InvalidReference, match="no key is named"):
+        invoke("verify", file)
+    assert json.loads(invoke("verify", file, "--key", key, "--json")) == exported | {"path": None}
+    assert f"--split {tmp_path / 'got'}" in invoke("fetch", file, tmp_path / "got", "--key", key).replace("\n", "")
+    assert (tmp_path / "got" / "hidden" / "oracle" / "outputs.safetensors").is_file()

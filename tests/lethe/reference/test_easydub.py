@@ -4,10 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import lethe
+from lethe.cli.main import build_app
 from lethe.errors import InvalidInput
-from lethe.reference.easydub import read_easydub, write_sides
+from lethe.reference.easydub import read_easydub
 
 TRAIN, FORGOTTEN, TEST = 12, np.array([3, 7, 8]), 5
 
@@ -50,7 +52,8 @@ def test_sides_are_evaluated_by_klom(root: Path, tmp_path: Path) -> None:
     )
     assert found["klom"].result.value > found["klom"].oracle.value
     assert all(one.result is not None for one in found.values())
-    write_sides(sides, tmp_path / "out")
+    words = ["reference", "easydub", str(root), str(tmp_path / "out"), "--forget-set", "2"]
+    assert "18 models, 3 forget examples" in CliRunner().invoke(build_app(), words).stdout
     again = lethe.evaluate(tmp_path / "out" / "original.npz", tmp_path / "out" / "retrained.npz", metrics="klom")
     assert again["klom"].result.value == found["klom"].result.value
 

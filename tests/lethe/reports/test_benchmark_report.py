@@ -14,23 +14,26 @@ from lethe.errors import InvalidInput
 from lethe.reports.benchmark_figures import KINDS, as_svg, draw, fitting_kinds
 from lethe.reports.benchmark_tables import benchmark_tables
 from lethe.reports.published_page import report_page
-from tests.lethe.benchmark.conftest import finished  # noqa: F401  a fixture of another folder
 
 FINETUNE = "finetune LR=0.05"
 
 
 @pytest.fixture(scope="module")
-def content(finished):  # noqa: F811
+def content(finished):
     path, out = finished
     return collect(read_plan(path), BenchmarkFolder(out))
 
 
-def test_a_failed_method_is_f_in_the_table(content):
+def test_a_failed_method_is_f_and_a_missing_one_a_dash_in_the_table(content):
     table = next(iter(benchmark_tables(content)))
     rows = {row[0]: table.shown(row)[1:] for row in table.rows}
     assert set(rows["broken"]) == {"F"}
     assert "F" not in rows[FINETUNE]
     assert list(rows) == ["original", FINETUNE, "broken", "exact retraining", "original model"]
+    cut = deepcopy(content)
+    del next(iter(cut["cells"].values()))["rows"][FINETUNE]
+    table = next(iter(benchmark_tables(cut)))
+    assert set(table.shown(table.rows[1])[1:]) == {"—"}, "a missing method"
 
 
 def test_returning_the_original_scores_as_the_original(content):
@@ -41,29 +44,24 @@ def test_returning_the_original_scores_as_the_original(content):
         assert a == pytest.approx(b, abs=1e-12)
 
 
-def test_a_missing_method_is_a_dash(content):
-    cut = json.loads(json.dumps(content))
-    del next(iter(cut["cells"].values()))["rows"][FINETUNE]
-    table = next(iter(benchmark_tables(cut)))
-    assert set(table.shown(table.rows[1])[1:]) == {"—"}
-
-
 def test_a_report_holds_its_own_results(content, tmp_path):
     path = tmp_path / "report.html"
     path.write_text(report_page(content | {"slug": "</script>"}), encoding="utf-8")
     assert read_results(path)["cells"] == content["cells"]
     assert read_results(path)["slug"] == "</script>"
-
-
-def test_a_report_loads_nothing(content):
-    page = report_page(content)
+    page = path.read_text()
     assert "<svg" in page
-    assert not any(text in page for text in ("<link", "src=", "@import", "url(http"))
+    assert not any(text in page for text in ("<link", "src=", "@import", "url(http")), "it loads nothing"
+    path.write_text("<html></html>")
+    with pytest.raises(InvalidInput, match="is not a report of a benchmark"):
+        read_results(path)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_figure_names_the_cell(content, kind):
-    assert as_svg(draw(content, kind)).startswith("<svg")
+def test_every_figure_is_drawn_and_an_unknown_one_is_refused(content):
+    assert all(as_svg(draw(content, kind)).startswith("<svg") for kind in KINDS)
+    with pytest.raises(InvalidInput, match="no plot 'pie'; there are pareto"):
+        draw(content, "pie")
+    assert not {"ranks", "tuned", "utility"} & set(fitting_kinds(content))
 
 
 @pytest.fixture
@@ -102,22 +100,6 @@ def test_tuned_methods_are_drawn_with_both_of_their_scores(two_splits):
     assert {"ranks", "tuned"} <= set(fitting_kinds(two_splits))
 
 
-def test_figures_without_splits_or_tuning_are_not_offered(content):
-    assert not {"ranks", "tuned", "utility"} & set(fitting_kinds(content))
-
-
-def test_an_unknown_figure_is_refused(content):
-    with pytest.raises(InvalidInput, match="no plot 'pie'; there are pareto"):
-        draw(content, "pie")
-
-
-def test_what_is_no_report_is_refused(tmp_path):
-    path = tmp_path / "page.html"
-    path.write_text("<html></html>")
-    with pytest.raises(InvalidInput, match="is not a report of a benchmark"):
-        read_results(path)
-
-
 def with_values(content, **values):
     """Return the results with F of some rows replaced."""
     changed = json.loads(json.dumps(content))
@@ -136,8 +118,5 @@ def test_an_ordering_follows_the_numbers(content, oracle, holds):
     found = {each.statement: each for each in check_orderings(changed)}
     assert found["F of the original is at most 0.01"].holds
     assert found["exact retraining has a higher F than every method"].holds is holds
-
-
-def test_what_cannot_be_decided_says_why(content):
     undecided = {each.id: each.numbers for each in check_orderings(content) if each.holds is None}
     assert undecided["E-27"] == "klom and f of four methods are needed"

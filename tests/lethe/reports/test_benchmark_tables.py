@@ -1,12 +1,19 @@
+"""Tables of benchmarks; lines of CSV and Markdown; a card of an unlearned model."""
+
+import csv
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
+import lethe
 from lethe.benchmark.results import BenchmarkResults
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.reports.benchmark_tables import COLUMNS, group_mean_table, pareto_table, performance_table, ranking_table
-from lethe.reports.table import FAILED
+from lethe.reports.table import FAILED, Column, Table, csv_lines
+from server.admin.exports import as_csv
 
 LAB = Path(__file__).parents[2] / "golden" / "lab"
 NAN = float("nan")
@@ -62,15 +69,11 @@ def test_performance_table_has_the_columns_of_the_paper():
     assert set(found["scrub"]) == {FAILED}
 
 
-def test_references_are_shown_and_not_ranked():
+def test_references_are_not_ranked_failures_are_counted_and_missing_values_are_not():
     assert "retrained" in rows(performance_table(small(), "digits"))
     assert "retrained" not in rows(ranking_table(small()))
-
-
-def test_failures_are_counted_and_missing_values_are_not():
-    missing = small(failed=None)
     assert rows(ranking_table(small(), {"retdev": False}))["scrub"][:5] == (0, 1, 0, 1, 3)
-    assert rows(ranking_table(missing, {"retdev": False}))["scrub"][3] == 0
+    assert rows(ranking_table(small(failed=None), {"retdev": False}))["scrub"][3] == 0
 
 
 def test_group_means_go_from_worst_to_best():
@@ -80,9 +83,6 @@ def test_group_means_go_from_worst_to_best():
     assert rows(group_mean_table(small(), "indiscernibility", higher_is_better=True))["mnist"] == pytest.approx(
         (0.6, 0.6, 0.9, 0.95, 0.95)
     )
-
-
-def test_group_means_of_a_cell_without_values_are_missing():
     empty = small(values={"retdev": [[NAN] * 5, [0.1] * 5]})
     assert rows(group_mean_table(empty, "retdev", higher_is_better=False))["digits"] == (None,) * 5
 
@@ -142,11 +142,74 @@ def test_results_that_do_not_fit_are_refused(changes, message):
         small(**changes)
 
 
-def test_unknown_cell_is_refused_with_the_known_ones():
+def test_tables_that_cannot_be_are_refused():
     with pytest.raises(InvalidMetricInput, match="there are digits, mnist"):
         performance_table(small(), "cifar")
-
-
-def test_ranking_without_a_metric_is_refused():
     with pytest.raises(InvalidMetricInput, match="at least one metric"):
         ranking_table(small(), {})
+    with pytest.raises(InvalidMetricInput, match="has 1 values, not 2"):
+        Table("t", (Column("a"), Column("b")), ((1,),))
+
+
+FORMULAS = (
+    *("=1+1", "＝1+1", "＋1", "－1+1", "＠SUM(1)", "﹦1+1", "⁺1", "−1+1", "꞊1+1"),  # any width and shape
+    *(" =1+1", "\u00a0=1+1", "\u200b=1+1", "\ufeff=1+1", "\x00=1+1"),  # after what is not seen
+    *("\t=1+1", "\tcmd", "\rcmd", "\n=1+1"),
+)
+
+
+def read(text: str) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(text, newline="")))
+
+
+def test_formula_becomes_text_in_every_writer():
+    for formula in FORMULAS:
+        assert read("".join(csv_lines([[formula]]))) == [[f"'{formula}"]]
+        assert read("".join(as_csv([{"message": formula}])))[1] == [f"'{formula}"]
+        assert read("".join(as_csv([{formula: 1}])))[0] == [f"'{formula}"]
+
+
+def test_other_text_stays_and_a_semicolon_begins_no_cell():
+    texts = ["", "a=1", "1+1", "ünï", "'=1", "(=1", "é", "#1"]
+    assert read("".join(csv_lines([texts]))) == [texts]
+    (line,) = csv_lines([["x;=1+1", "x\t=1+1", -1, -0.1, None]])
+    assert line == '"x;=1+1","x\t=1+1",-1,-0.1,""\r\n'
+
+
+TABLE = Table(
+    "Cells & more",
+    (Column("Method"), Column("RetDev"), Column("RTE", decimals=1)),
+    (("cf_k|1", 0.12345, 7), ("50%", float("nan"), None), ("ga", FAILED, FAILED)),
+)
+
+
+def test_markdown_rounds_and_shows_what_is_missing():
+    assert TABLE.markdown() == (
+        "**Cells & more**\n\n"
+        "| Method | RetDev | RTE |\n"
+        "| --- | ---: | ---: |\n"
+        "| cf_k\\|1 | 0.12 | 7 |\n"
+        "| 50% | — | — |\n"
+        "| ga | F | F |\n"
+    )
+
+
+SIDES = np.random.default_rng(0).normal(1.0, 2.0, (3, 16, 6))
+
+
+def test_card_has_values_references_and_conditions(tmp_path: Path) -> None:
+    found = lethe.evaluate(SIDES[0], SIDES[1], oracle=SIDES[2], metrics=["klom", "tow"])
+    card = found.model_card(
+        'mlp: "forgets"', tmp_path / "README.md", licence="mit", method="scrub", constants={"LR": 0.1}, dataset="digits"
+    )
+    assert (tmp_path / "README.md").read_text() == card
+    front = yaml.safe_load(card.split("---\n")[1])
+    assert front["license"] == "mit"
+    (entry,) = front["model-index"][0]["results"]
+    assert front["model-index"][0]["name"] == 'mlp: "forgets"'
+    assert entry["metrics"][0]["value"] == found["klom"].result.value
+    assert "- **Method**: scrub with LR = 0.1" in card
+    assert "- **Unlearned models**: 16;" in card
+    row = next(line for line in card.splitlines() if line.startswith("| `klom` "))
+    assert f"| {found['klom'].oracle.value:.4g} |" in row
+    assert "- `tow`: array `forget_accuracy` of the unlearned models is missing" in card

@@ -36,10 +36,9 @@ def test_a_notebook_that_saves_models_is_run_unchanged_by_each_run() -> None:
     assert found.kind == "ipynb"
     assert (found.entry_point.mode, found.entry_point.program) == ("function", "saves")
     assert found.files == {"cell-01.py": FUNCTION.encode(), "cell-02.py": LOOP.encode()}
-
-
-def test_a_notebook_that_saves_nothing_defines_its_function() -> None:
     assert (package(FUNCTION).entry_point.mode, package(FUNCTION).entry_point.program) == ("function", "defines")
+    assert package(LOOP, modes=("function",)).entry_point.program == "saves", "it needs no function"
+    assert package(LOOP, modes=("notebook",)).entry_point.mode == "notebook"
 
 
 def test_a_comment_lets_the_whole_notebook_run_once() -> None:
@@ -68,16 +67,13 @@ def test_modules_that_are_not_installed_are_named() -> None:
 def test_a_mode_that_is_not_allowed_is_refused() -> None:
     assert "allows function" in refused(notebook("# lethe: mode = notebook\n" + FUNCTION)).detail
     assert "must be function or notebook" in refused(notebook("# lethe: mode = all\n" + FUNCTION)).detail
-
-
-def test_an_inline_loop_needs_no_function() -> None:
-    assert package(LOOP, modes=("function",)).entry_point.program == "saves"
-    assert package(LOOP, modes=("notebook",)).entry_point.mode == "notebook"
+    with pytest.raises(InvalidSubmission, match="only notebooks"):
+        load_package(FUNCTION.encode(), "mine.py", modes=("notebook",))
 
 
 def test_the_style_and_the_extras_are_found_across_cells() -> None:
     found = package(
-        "import torch",
+        "class Own:\n    def __init__(self, table):\n        self.targets = table['age_group']\n",
         "def unlearning(net, retain, forget, val, class_weights=None):\n    for x, y in retain:\n        net(x)\n",
     )
     assert (found.entry_point.style, found.entry_point.keywords) == ("tuple", ("class_weights",))
@@ -90,15 +86,12 @@ def test_a_kaggle_script_is_taken_as_a_notebook_of_one_cell() -> None:
     assert found.files == {"cell-01.py": code.encode()}
 
 
-def test_only_notebooks_are_taken_where_only_they_are_allowed() -> None:
-    with pytest.raises(InvalidSubmission, match="only notebooks"):
-        load_package(FUNCTION.encode(), "mine.py", modes=("notebook",))
-
-
 def test_a_syntax_error_names_cell_and_line() -> None:
     error = refused(notebook(FUNCTION, "x = 1\ny = = 2\n"))
     assert "cell 2" in error.detail
     assert error.violations[0].line == 2
+    wrong = refused(notebook("x = 1\ny = 2\n", "z = 3\ndef unlearning(net): pass\n"))
+    assert wrong.detail.startswith("mine.ipynb, cell 2, line 2: unlearning takes 1 positional arguments")
 
 
 @pytest.mark.parametrize(
@@ -141,19 +134,6 @@ def test_any_json_is_read_or_refused(value: object) -> None:
         assert code_cells(json.dumps(value).encode(), shown_as="any.ipynb")
 
 
-def test_a_dataset_of_its_own_says_nothing_about_the_loaders() -> None:
-    found = package(
-        "class Own:\n    def __init__(self, table):\n        self.targets = table['age_group']\n",
-        "def unlearning(net, retain_loader, forget_loader, val_loader):\n    for x, y in retain_loader: pass\n",
-    )
-    assert found.entry_point.style == "tuple"
-
-
-def test_a_wrong_signature_names_cell_and_line_once() -> None:
-    error = refused(notebook("x = 1\ny = 2\n", "z = 3\ndef unlearning(net): pass\n"))
-    assert error.detail.startswith("mine.ipynb, cell 2, line 2: unlearning takes 1 positional arguments")
-
-
 BODY = (
     "lr = 0.5\n!ls\nfor i in range(512):\n    unlearning(net, r, f, v)\n    torch.save(net.state_dict(), f'u{i}.pth')\n"
 )
@@ -182,13 +162,6 @@ def test_a_script_that_reads_the_input_by_a_relative_path_is_an_export() -> None
 
 
 @pytest.mark.parametrize(
-    "cell", ["x = 1\n", 'text = """\n!not a command\n%not a magic\n"""\n', "x = (10\n     % 3)\n", "x = y = 5 % 2", ""]
-)
-def test_python_is_left_alone(cell: str) -> None:
-    assert to_python(cell) == cell
-
-
-@pytest.mark.parametrize(
     ("cell", "meant"),
     [
         ("!du -sh /kaggle/tmp", "get_ipython().system('du -sh /kaggle/tmp', {**globals(), **locals()})"),
@@ -201,9 +174,11 @@ def test_python_is_left_alone(cell: str) -> None:
         ("# first\n%%capture out\n!ls", "# first\n\nget_ipython().system('ls', {**globals(), **locals()})"),
         ("%%bash\nls\ndu", "get_ipython().system('ls\\ndu', {**globals(), **locals()})\n\n"),
         ("%%writefile a.py\nx = 1", "get_ipython().run_cell_magic('writefile', 'a.py', 'x = 1')\n"),
+        *((cell, cell) for cell in ("x = 1\n", "x = (10\n     % 3)\n", "x = y = 5 % 2", "")),
+        *((cell, cell) for cell in ('text = """\n!not a command\n%not a magic\n"""\n',)),
     ],
 )
-def test_additions_become_calls(cell: str, meant: str) -> None:
+def test_additions_become_calls_and_python_is_left_alone(cell: str, meant: str) -> None:
     assert to_python(cell) == meant
 
 
@@ -216,7 +191,4 @@ def test_a_command_in_a_loop_keeps_its_indentation_and_lines() -> None:
     loop = ast.parse(python).body[0]
     assert isinstance(loop, ast.For)
     assert len(loop.body) == 3
-
-
-def test_what_is_neither_is_left_for_the_parser() -> None:
-    assert not is_python(to_python("!ls\nx = = 1"))
+    assert not is_python(to_python("!ls\nx = = 1")), "what is neither is left for the parser"

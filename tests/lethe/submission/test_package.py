@@ -1,6 +1,7 @@
 """Reading an upload: every way in which an archive can be bad is refused with its name, before anything runs."""
 
 import io
+import json
 import stat
 import struct
 import time
@@ -10,7 +11,7 @@ import pytest
 
 from lethe.errors import InvalidSubmission
 from lethe.submission.archive import SOURCE_MIB
-from lethe.submission.package import PackageLimits, accepted_files, load_package, read_zip
+from lethe.submission.package import LineEdits, PackageLimits, accepted_files, as_it_is_run, load_package, read_zip
 from tests.support.instance import GOOD_CODE, make_zip
 
 
@@ -33,22 +34,16 @@ def refusal(data: bytes, filename: str = "code.zip") -> str:
     return caught.value.detail
 
 
-def test_py_is_one_file() -> None:
+def test_files_are_kept_and_a_folder_around_them_is_taken_away() -> None:
     package = load_package(GOOD_CODE, "my method.PY")
-    assert package.kind == "py"
-    assert package.files == {"submission.py": GOOD_CODE}
-
-
-def test_zip_keeps_its_files() -> None:
+    assert (package.kind, package.files) == ("py", {"submission.py": GOOD_CODE})
     files = {"unlearning.py": GOOD_CODE, "lib/tools.py": b"A = 1\n", "data/table.npy": b"\x00\x01"}
     package = load_package(make_zip(files), "code.zip")
-    assert package.kind == "zip"
-    assert package.files == files
-
-
-def test_zip_of_a_folder_stands_at_the_top() -> None:
-    package = load_package(make_zip({"mine/unlearning.py": GOOD_CODE, "mine/lib/a.py": b""}), "mine.zip")
-    assert set(package.files) == {"unlearning.py", "lib/a.py"}
+    assert (package.kind, package.files) == ("zip", files)
+    litter = {"__MACOSX/._unlearning.py": b"\x00", ".DS_Store": b"", "__pycache__/a.pyc": b""}
+    around = {f"mine/{name}": content for name, content in files.items()}
+    assert load_package(make_zip(around), "mine.zip").files == files
+    assert load_package(make_zip(files | litter), "mine.zip").files == files
 
 
 @pytest.mark.parametrize(
@@ -88,16 +83,6 @@ def test_import_with_more_dots_than_folders_is_refused_with_its_line() -> None:
     assert "unlearning.py, line 1: `from .util import …` leads out of the package" in refusal(make_zip(flat))
     either = b"try:\n    from .util import x\nexcept ImportError:\n    from util import x\n"
     load_package(make_zip({**flat, "unlearning.py": either + GOOD_CODE}), "code.zip")
-
-
-def test_zip_litter_of_archivers_is_left_out() -> None:
-    files = {
-        "unlearning.py": GOOD_CODE,
-        "__MACOSX/._unlearning.py": b"\x00",
-        ".DS_Store": b"",
-        "__pycache__/a.pyc": b"",
-    }
-    assert set(load_package(make_zip(files), "code.zip").files) == {"unlearning.py"}
 
 
 @pytest.mark.parametrize(
@@ -158,18 +143,12 @@ def test_zip_that_lies_about_a_size_is_refused() -> None:
     refusal(bytes(data))
 
 
-def test_zip_of_100_000_files_is_refused_before_they_are_listed() -> None:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for number in range(100_000):
-            archive.writestr(str(number), b"")
-    started = time.process_time()
-    assert "at most 1000 files" in refusal(buffer.getvalue())
-    assert time.process_time() - started < 1
-
-
-def test_zip_of_1001_files_is_refused() -> None:
+def test_zip_of_many_files_is_refused_before_they_are_listed() -> None:
     assert "at most 1000 files" in refusal(make_zip({f"{i}.txt": b"" for i in range(1001)}))
+    many = make_zip({str(number): b"" for number in range(100_000)})
+    started = time.process_time()
+    assert "at most 1000 files" in refusal(many)
+    assert time.process_time() - started < 1
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -182,23 +161,14 @@ def test_zip_with_other_compression_is_refused(how: int) -> None:
     assert "stored or deflate" in refusal(entry("a", compress_type=how))
 
 
-def test_zip_encrypted_is_refused() -> None:
-    data = bytearray(make_zip({"unlearning.py": GOOD_CODE}))
-    at = data.find(b"PK\x01\x02")
-    data[at + 8] |= 1
-    assert "encrypted" in refusal(bytes(data))
-
-
-def test_zip_damaged_is_refused() -> None:
-    data = bytearray(make_zip({"unlearning.py": GOOD_CODE * 50}))
-    data[60] ^= 0xFF
-    assert "not a whole zip archive" in refusal(bytes(data))
-
-
-@pytest.mark.parametrize("cut", [1, 30, 100])
-def test_zip_cut_off_is_refused(cut: int) -> None:
+def test_zip_that_is_encrypted_damaged_or_cut_off_is_refused() -> None:
     whole = make_zip({"unlearning.py": GOOD_CODE * 50, "b": b"x" * 100})
-    assert "zip archive" in refusal(whole[:-cut])
+    encrypted, damaged = bytearray(whole), bytearray(whole)
+    encrypted[whole.find(b"PK\x01\x02") + 8] |= 1
+    damaged[60] ^= 0xFF
+    assert "encrypted" in refusal(bytes(encrypted))
+    assert "not a whole zip archive" in refusal(bytes(damaged))
+    assert all("zip archive" in refusal(whole[:-cut]) for cut in (1, 30, 100))
 
 
 @pytest.mark.parametrize(("data", "filename"), [(b"", "a.py"), (b"x", "a.tar.gz"), (b"x", "noname"), (b"x", "a.ipynb")])
@@ -222,3 +192,67 @@ def test_python_file_beyond_its_size_is_refused() -> None:
 def test_file_that_is_no_source_is_named_so(content: bytes, says: str) -> None:
     with pytest.raises(InvalidSubmission, match=f"cat.py: is not Python source: {says}"):
         load_package(content, "cat.py")
+
+
+FUNCTION = "def unlearning(net, retain_loader, forget_loader, val_loader, epochs=1):\n    net.requires_grad_()\n"
+LOOP = "import torch\nfor i in range(512):\n    torch.save(net.state_dict(), f'unlearned_checkpoint_{i}.pth')\n"
+GUARDED = b"import torch\nassert torch.cuda.is_available()\n" + FUNCTION.encode()
+
+
+def notebook(*cells: str) -> bytes:
+    return json.dumps({"cells": [{"cell_type": "code", "source": cell} for cell in cells]}).encode()
+
+
+@pytest.mark.parametrize("data", [notebook(FUNCTION, LOOP), notebook(FUNCTION)])
+def test_accepted_files_are_those_of_the_upload(data: bytes) -> None:
+    found = load_package(data, "mine.ipynb")
+    stored = json.loads(json.dumps(found.entry_point.as_data()))
+    assert accepted_files(data, "mine.ipynb", stored) == found.files
+    assert as_it_is_run(data, "mine.ipynb", stored) == stored
+
+
+def test_notebook_that_was_accepted_with_edits_keeps_them() -> None:
+    data, edits = notebook(FUNCTION, LOOP), {"emptied": [[2, 1, 3]], "replaced": [[2, 2, "epochs = 5"]]}
+    stored = {"file": "notebook.py", "function": "unlearning", "mode": "function", "edits": edits}
+    assert accepted_files(data, "mine.ipynb", stored)["cell-02.py"] == b"\nepochs = 5\n\n"
+    assert as_it_is_run(data, "mine.ipynb", stored) == stored
+
+
+@pytest.mark.parametrize("more", [{}, {"edits": None}])
+def test_notebook_that_was_accepted_without_edits_is_run_as_it_is(more: dict[str, None]) -> None:
+    stored = {"file": "notebook.py", "function": "unlearning", "mode": "function", **more}
+    for cells, program in (((FUNCTION, LOOP), "saves"), ((FUNCTION,), "defines")):
+        data = notebook(*cells)
+        assert as_it_is_run(data, "mine.ipynb", stored)["program"] == program
+        assert accepted_files(data, "mine.ipynb", stored) == load_package(data, "mine.ipynb").files
+
+
+def test_notebook_that_runs_once_goes_on_doing_so() -> None:
+    stored = {"file": "notebook.py", "function": "unlearning", "mode": "notebook"}
+    assert as_it_is_run(notebook(LOOP), "mine.ipynb", stored) == stored
+
+
+def test_guards_that_were_left_out_stay_so() -> None:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("submission.py", GUARDED)
+        archive.writestr("helper.py", GUARDED)
+    line = {"cell": 0, "first_line": 2, "last_line": 2}
+    parts = [line | {"reason": reason} for reason in ("gives up", "in helper.py: gives up")]
+    stored = {"file": "submission.py", "function": "unlearning", "mode": "function", "left_out": parts}
+    files = accepted_files(content.getvalue(), "mine.zip", stored)
+    assert set(files.values()) == {b"import torch\n\n" + FUNCTION.encode()}
+    assert accepted_files(GUARDED, "mine.py", stored | {"left_out": []}) == {"submission.py": GUARDED}
+
+
+def test_script_of_an_earlier_version_is_not_taken_for_an_export() -> None:
+    script = b"PATH = '../input/data'\n" + FUNCTION.encode() + b"def save(net, i):\n    torch.save(net, f'{i}.pth')\n"
+    assert load_package(script, "mine.py").entry_point.file == "notebook.py"
+    stored = {"file": "submission.py", "function": "unlearning", "mode": "function"}
+    assert accepted_files(script, "mine.py", stored) == {"submission.py": script}
+    assert as_it_is_run(script, "mine.py", stored) == stored
+
+
+def test_edits_name_ranges_of_lines_and_new_text() -> None:
+    edits = LineEdits(emptied=((1, 2, 3),), replaced=((1, 4, "d; f"),))
+    assert edits.apply(["a\nb\nc\nd", "e"]) == ["a\n\n\nd; f", "e"]

@@ -12,23 +12,22 @@ def find(code: str) -> Entry | None:
     return find_callable([ast.parse(code)], "unlearning", signature="unlearning(...)")
 
 
-def test_a_class_with_run_is_found() -> None:
-    assert find("class Mine:\n    def run(self, net, r, f, v): pass\n") == Entry("Mine", ())
-
-
-def test_a_class_made_with_the_four_is_found() -> None:
-    code = "class Mine:\n    def __init__(self, net, r, f, v, class_weights=None): pass\n    def run(self): pass\n"
-    assert find(code) == Entry("Mine", ("class_weights",))
-
-
-def test_a_function_wins_over_a_class() -> None:
-    code = "class Mine:\n    def run(self, n, r, f, v): pass\ndef unlearning(n, r, f, v): pass\n"
-    assert find(code) == Entry("unlearning", ())
-
-
-def test_two_classes_are_too_many() -> None:
-    with pytest.raises(NotCallable, match="2 classes"):
-        find("".join(f"class {n}:\n    def run(self, n, r, f, v): pass\n" for n in "AB"))
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("class Mine:\n    def run(self, net, r, f, v): pass\n", Entry("Mine", ())),
+        (
+            "class Mine:\n    def __init__(self, net, r, f, v, class_weights=None): pass\n    def run(self): pass\n",
+            Entry("Mine", ("class_weights",)),
+        ),
+        (
+            "class Mine:\n    def run(self, n, r, f, v): pass\ndef unlearning(n, r, f, v): pass\n",
+            Entry("unlearning", ()),
+        ),
+    ],
+)
+def test_a_class_with_run_is_found_unless_there_is_a_function(code: str, found: Entry) -> None:
+    assert find(code) == found
 
 
 def test_a_class_that_wants_arguments_twice_is_refused() -> None:
@@ -37,39 +36,28 @@ def test_a_class_that_wants_arguments_twice_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("extras", "given"),
+    ("code", "given"),
     [
-        ("class_weights=None", ("class_weights",)),
-        ("class_weights", ("class_weights",)),
-        ("*, param_names, device=None", ("device", "param_names")),
-        ("param_names=['fc.weight']", ()),
-        ("*, seed=7", ()),
-        ("epochs=3", ()),
-    ],
-)
-def test_extras_are_given_unless_their_author_chose_a_value(extras: str, given: tuple[str, ...]) -> None:
-    found = find(f"def unlearning(net, r, f, v, {extras}): pass\n")
-    assert found is not None
-    assert found.keywords == given
-
-
-@pytest.mark.parametrize(
-    ("decorated", "given"),
-    [
+        *(
+            (f"def unlearning(net, r, f, v, {extras}): pass\n", given)
+            for extras, given in (
+                ("class_weights=None", ("class_weights",)),
+                ("class_weights", ("class_weights",)),
+                ("*, param_names, device=None", ("device", "param_names")),
+                ("param_names=['fc.weight']", ()),
+                ("*, seed=7", ()),
+                ("epochs=3", ()),
+            )
+        ),
         ("@torch.enable_grad()\ndef unlearning(n, r, f, v, device=None): pass\n", ("device",)),
         ("@on('cuda')\ndef unlearning(n, r, f, v, device=None): pass\n", ()),
         ("@timed\ndef unlearning(n, r, f, v, seed, device=None): pass\n", ("seed",)),
     ],
 )
-def test_an_extra_that_a_decorator_may_give_is_left_to_it(decorated: str, given: tuple[str, ...]) -> None:
-    found = find(decorated)
+def test_extras_are_given_unless_their_author_or_a_decorator_chose(code: str, given: tuple[str, ...]) -> None:
+    found = find(code)
     assert found is not None
     assert found.keywords == given
-
-
-def test_an_unknown_extra_is_refused_by_name() -> None:
-    with pytest.raises(NotCallable, match="teacher"):
-        find("def unlearning(net, r, f, v, teacher): pass\n")
 
 
 @pytest.mark.parametrize("four", ["net, forget, retain, val", "retain_loader, forget_loader, val_loader, model"])

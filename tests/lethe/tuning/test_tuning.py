@@ -6,19 +6,26 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+import torch
 
 from lethe.errors import InvalidInput
+from lethe.evaluation.image_evaluation import SplitEvaluator
 from lethe.evaluation.model_outputs import write_outputs
 from lethe.evaluation.shard_outputs import StoredOutputs
-from lethe.methods.catalogue import method_source
+from lethe.methods import finetune, original
+from lethe.methods.catalogue import Range, method_source
+from lethe.methods.rendering import set_constants
+from lethe.runtime.data_loaders import load_data
 from lethe.tuning import trial_runs
 from lethe.tuning.local_run import LocalRuns
+from lethe.tuning.split_run import load_method, one_run
 from lethe.tuning.study import (
     Question,
     SearchPlan,
     Study,
     Trial,
     TrialScore,
+    grid_settings,
     own_settings,
     random_settings,
     search_ranges,
@@ -173,8 +180,9 @@ def test_lower_value_is_better_where_the_metric_says_so(split, quick, tmp_path):
     ("changed", "said"),
     [({"seed": 1}, "study of seed 0, not 1"), ({"source": SOURCE + "\n"}, "study of source_sha256")],
 )
-def test_study_of_another_question_is_refused(split, quick, tmp_path, changed, said):
+def test_study_says_what_it_used_and_another_question_is_refused(split, quick, tmp_path, changed, said):
     search(split, tmp_path / "s.json", trials=1)
+    assert '"reference_tuned": true' in (tmp_path / "s.json").read_text()
     with pytest.raises(InvalidInput, match=said):
         search(split, tmp_path / "s.json", **changed)
 
@@ -187,26 +195,19 @@ def test_runs_of_a_study_that_was_removed_are_not_used(split, quick, tmp_path):
     assert process.asked
 
 
-def test_file_that_is_no_study_is_refused(split, tmp_path):
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, "is not a study"),
+        ({"source": "def unlearning(*given): ...\n"}, "no constant with a search range"),
+        ({"objective": "scoer"}, "'score'"),
+        ({"objective": "umia"}, "no better end"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(split, tmp_path, changed, said):
     (tmp_path / "s.json").write_text("[1, 2]")
-    with pytest.raises(InvalidInput, match="is not a study"):
-        search(split, tmp_path / "s.json")
-
-
-def test_study_says_that_it_used_retrained_models(split, quick, tmp_path):
-    search(split, tmp_path / "s.json", trials=1)
-    assert '"reference_tuned": true' in (tmp_path / "s.json").read_text()
-
-
-def test_method_without_ranges_cannot_be_tuned(split, tmp_path):
-    with pytest.raises(InvalidInput, match="no constant with a search range"):
-        search(split, tmp_path / "s.json", source="def unlearning(*given): ...\n")
-
-
-@pytest.mark.parametrize(("objective", "said"), [("scoer", "'score'"), ("umia", "no better end")])
-def test_objective_without_a_better_end_is_refused(split, tmp_path, objective, said):
     with pytest.raises(InvalidInput, match=said):
-        search(split, tmp_path / "s.json", objective=objective)
+        search(split, tmp_path / "s.json", **changed)
 
 
 def test_missing_optuna_is_named_with_what_installs_it(split, tmp_path, monkeypatch):
@@ -228,17 +229,10 @@ def test_several_losses_are_minimised_together_by_nsga_iii(monkeypatch):
     used = []
     sampler = optuna.samplers.NSGAIIISampler
     monkeypatch.setattr(optuna.samplers, "NSGAIIISampler", lambda **options: used.append(1) or sampler(**options))
+    numbers = {"points": 1, "runs": 1, "halvings": 0, "seed": 0}
+    hashes = {"source_sha256": "0" * 64, "split_sha256": "0" * 64}
     asked = Question(
-        method="finetune",
-        source_sha256="0" * 64,
-        split_sha256="0" * 64,
-        objective=SEVERAL_LOSSES,
-        higher_is_better=False,
-        search="tpe",
-        points=1,
-        runs=1,
-        halvings=0,
-        seed=0,
+        method="finetune", objective=SEVERAL_LOSSES, higher_is_better=False, search="tpe", **numbers, **hashes
     )
     next_settings = optuna_sampler(search_ranges(SOURCE), seed=0)
     study = Study(question=asked)
@@ -250,3 +244,72 @@ def test_several_losses_are_minimised_together_by_nsga_iii(monkeypatch):
     distances = [trial.scores[0].value for trial in study.trials]
     assert len(used) == 59  # the first trial has nothing to learn from
     assert sum(distances[40:]) < sum(distances[:20])
+
+
+RANGES = {
+    "LR": Range("log", (1e-4, 1.0)),
+    "SHARE": Range("uniform", (0.0, 1.0)),
+    "EPOCHS": Range("int", (1, 4)),
+    "REWIND": Range("choice", (False, True)),
+}
+
+
+def test_random_values_lie_in_their_ranges_and_fill_them():
+    drawn = [random_settings(RANGES, seed=0, trial=trial) for trial in range(300)]
+    assert all(1e-4 <= settings["LR"] <= 1.0 for settings in drawn)
+    assert 0.4 < sum(settings["LR"] < 1e-2 for settings in drawn) / 300 < 0.6  # half of the decades
+    assert {settings["EPOCHS"] for settings in drawn} == {1, 2, 3, 4}
+    assert {settings["REWIND"] for settings in drawn} == {False, True}
+    assert random_settings(RANGES, seed=0, trial=7) == drawn[7] != drawn[8], "wherever a search is taken up"
+
+
+def test_grid_holds_ends_and_every_choice_once():
+    grid = list(grid_settings(RANGES, points=3))
+    assert len(grid) == 3 * 3 * 3 * 2
+    assert len({tuple(settings.values()) for settings in grid}) == len(grid)
+    assert sorted({settings["LR"] for settings in grid}) == pytest.approx([1e-4, 1e-2, 1.0])
+    assert {settings["EPOCHS"] for settings in grid} == {1, 2, 4}
+    assert len(list(grid_settings({"EPOCHS": Range("int", (1, 3))}, points=10))) == 3
+
+
+def test_constants_that_were_set_are_not_searched():
+    source = method_source("finetune")
+    assert "LR" in search_ranges(source)
+    assert "LR" not in search_ranges(source, fixed=["LR"])
+    assert search_ranges(method_source("original")) == {}
+    own = set_constants(source, {"LR": 0.25}, owner="finetune")
+    assert own_settings(own, search_ranges(own))["LR"] == 0.25
+    with pytest.raises(InvalidInput, match="not Python"):
+        search_ranges("def :")
+
+
+@pytest.fixture(scope="module")
+def loaded(prepared):
+    return load_data(prepared / "visible"), SplitEvaluator.load(prepared)
+
+
+def test_a_run_starts_at_the_original_and_follows_its_seed(loaded):
+    facts, _ = one_run(original.unlearning, *loaded, seed=0, into=None)
+    assert facts["distance"] == 0.0
+    assert facts["retain_accuracy"] == loaded[1].evaluate_state(loaded[0].original_state).retain_accuracy
+    same, again, other = (one_run(finetune.unlearning, *loaded, seed=seed, into=None)[0] for seed in (5, 5, 6))
+    assert same["distance"] == again["distance"] > 0
+    assert same["distance"] != other["distance"]
+
+
+def test_forget_accuracy_is_that_of_the_unlearned_network(loaded):
+    def say_one_class(net, retain_loader, forget_loader, val_loader):
+        with torch.no_grad():
+            list(net.parameters())[-1][3] = 1e6
+
+    labels = loaded[0].forget.stored.labels
+    facts, _ = one_run(say_one_class, *loaded, seed=0, into=None)
+    assert facts["forget_accuracy"] == pytest.approx(float((labels == 3).float().mean()))
+
+
+def test_method_is_loaded_from_its_file(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "beside_it.py").write_text("ANSWER = 42\n")
+    path = tmp_path / "mine.py"
+    path.write_text("from beside_it import ANSWER\ndef unlearning(*given):\n    return ANSWER\n")
+    assert load_method(path)() == 42

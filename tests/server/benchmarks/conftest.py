@@ -7,7 +7,7 @@ import pytest
 
 from lethe.benchmark import server_runs
 from lethe.benchmark.plan import read_plan
-from tests.lethe.benchmark.conftest import BENCHMARK, COMPETITION
+from tests.lethe.conftest import BENCHMARK, COMPETITION
 
 MINE = "def unlearning(net, retain_loader, forget_loader, val_loader):\n    return net\n"
 

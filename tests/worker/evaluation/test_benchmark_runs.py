@@ -10,7 +10,7 @@ from lethe.benchmark.plan import read_plan
 from lethe.benchmark.store import BenchmarkFolder
 from lethe.errors import HostFault
 from sandbox.launcher import Launcher, Sandbox
-from tests.lethe.benchmark.conftest import execute, write_files
+from tests.lethe.conftest import execute, write_files
 from worker.evaluation.benchmark_runs import sandbox_runs
 
 
