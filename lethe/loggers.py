@@ -96,7 +96,7 @@ class MlflowLogger(RunLogger):
             self._mlflow.log_metrics(dict(given[start : start + MAX_BATCH]))
 
     def parameters(self, values: Mapping[str, Scalar]) -> None:
-        self._mlflow.log_params({_name(name): value for name, value in values.items()})
+        self._mlflow.log_params({_part(name)[:MAX_NAME_LENGTH]: value for name, value in values.items()})
 
     def text(self, name: str, text: str) -> None:
         self._mlflow.log_text(text, name)
@@ -190,10 +190,6 @@ def _ends(name: str, interval: tuple[float, float] | None) -> Iterator[tuple[tup
     if interval is not None:
         yield (name, "low"), interval[0]
         yield (name, "high"), interval[1]
-
-
-def _name(name: str) -> str:
-    return _part(name)[:MAX_NAME_LENGTH]
 
 
 def _part(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,13 +76,7 @@ class BenchmarkResult:
             (html_table([column.name for column in table.columns], map(table.shown, table.rows)), table.title)
             for table in self.tables()
         )
-        return "".join(html.replace("<table>", f"<table><caption>{_plain(title)}</caption>") for html, title in tables)
-
-
-def _plain(text: str) -> str:
-    from html import escape
-
-    return escape(text)
+        return "".join(html.replace("<table>", f"<table><caption>{escape(title)}</caption>") for html, title in tables)
 
 
 def benchmark(

@@ -1,10 +1,13 @@
 """`lethe.evaluate`: metrics of unlearned models, each beside the oracle's and the original's, and its result."""
 
+import json
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import lethe
 from lethe.api.given_models import Models, arrays_of
 from lethe.api.split import Split, as_array, as_split
 from lethe.metrics.core.array_catalogue import Side
@@ -14,13 +17,20 @@ from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.metric_evaluation import MetricEvaluation, Request
 from lethe.metrics.core.metric_evaluation import evaluate as evaluate_metrics
 from lethe.metrics.core.registry import Scope, metrics
+from lethe.metrics.core.result import MetricResult
 from lethe.metrics.metric_json import evaluations_as_json
-from lethe.reports.model_card import COLUMNS, evaluation_rows, model_card, number_text
 from lethe.reports.table import html_table, json_text, written
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+
+COLUMNS = (
+    "metric", "parameters", "value", "low", "high", "standard_deviation", "oracle", "original", "unit", "direction",
+    "not_computed", "notes",
+)  # fmt: skip
+TAGS = ("machine-unlearning", "lethe")
 
 
 class Evaluation(Mapping[str, MetricEvaluation]):
@@ -61,7 +71,7 @@ class Evaluation(Mapping[str, MetricEvaluation]):
         """Return a data frame with a row per metric: value, interval, oracle, original, notes. Needs pandas."""
         import pandas as pd
 
-        return pd.DataFrame(evaluation_rows(self), columns=list(COLUMNS))
+        return pd.DataFrame([_tidy_row(found) for found in self.values()], columns=list(COLUMNS))
 
     def model_card(
         self,
@@ -78,17 +88,37 @@ class Evaluation(Mapping[str, MetricEvaluation]):
 
         name: of the model. method, constants: what unlearned it. dataset: what it was trained and unlearned on.
         """
-        card = model_card(
-            self,
-            name=name,
-            n_models=self.n_models,
-            description=description,
-            licence=licence,
-            method=method,
-            constants=constants or {},
-            dataset=dataset,
+        computed = {key: found for key, found in self.items() if found.result is not None}
+        left_out = {key: found.not_computed for key, found in self.items() if found.result is None}
+        settings = ", ".join(f"{key} = {value}" for key, value in (constants or {}).items())
+        facts = (
+            ("Method", " with ".join(filter(None, (method, settings)))),
+            ("Data", dataset),
+            (
+                "Unlearned models",
+                None if self.n_models is None else f"{self.n_models}; metrics of another number do not compare",
+            ),
+            ("Measured with", f"Lethe {lethe.__version__}"),
         )
-        return written(card, path)
+        lines = [
+            *_front_matter(computed, name=name, licence=licence, dataset=dataset),
+            f"# {name}",
+            "",
+            *([description, ""] if description else []),
+            *(f"- **{label}**: {text}" for label, text in facts if text),
+            "",
+            "## Unlearning",
+            "",
+            "| metric | value | 95 % interval | oracle | original | unit | better |",
+            "|---|---|---|---|---|---|---|",
+            *(_card_row(key, found) for key, found in computed.items()),
+            "",
+            "The oracle is a second set of models retrained without the forget set: what exact unlearning gives. The "
+            "original is the model before unlearning. A value says something only beside these two.",
+            *(["", "Not computed:", ""] if left_out else []),
+            *(f"- `{key}`: {reason}" for key, reason in left_out.items()),
+        ]
+        return written("\n".join(lines) + "\n", path)
 
     def plot(self) -> "Figure":
         """Return a figure of the metrics, each beside the oracle and the original. Needs the extra `plots`."""
@@ -98,7 +128,7 @@ class Evaluation(Mapping[str, MetricEvaluation]):
 
     def __repr__(self) -> str:
         computed = [name for name, found in self.items() if found.result is not None]
-        shown = ", ".join(f"{name}={number_text(self[name].result)}" for name in computed[:3])
+        shown = ", ".join(f"{name}={_number(self[name].result)}" for name in computed[:3])
         more = ", ..." if len(computed) > 3 else ""
         left_out = f"; {len(self) - len(computed)} not computed" if len(computed) < len(self) else ""
         return f"Evaluation({len(computed)} metrics: {shown}{more}{left_out})"
@@ -107,11 +137,65 @@ class Evaluation(Mapping[str, MetricEvaluation]):
         rows = []
         for name, found in self.items():
             notes = found.not_computed or "; ".join((*(found.result.notes if found.result else ()),))
-            interval = found.result.interval if found.result else None
-            ends = "" if interval is None else f"{interval[0]:.4g} to {interval[1]:.4g}"
-            values = (number_text(found.result), ends, number_text(found.oracle), number_text(found.original))
-            rows.append((name, *values, found.metric.unit, notes))
+            rows.append((name, *_values(found), found.metric.unit, notes))
         return html_table(("metric", "value", "95 %", "oracle", "original", "unit", "note"), rows)
+
+
+def _tidy_row(found: MetricEvaluation) -> tuple[Any, ...]:
+    result = found.result
+    low, high = (None, None) if result is None or result.interval is None else result.interval
+    return (
+        found.metric.id,
+        json.dumps(found.parameters.model_dump(mode="json")),
+        None if result is None else result.value,
+        low,
+        high,
+        None if result is None else result.standard_deviation,
+        None if found.oracle is None else found.oracle.value,
+        None if found.original is None else found.original.value,
+        found.metric.unit,
+        found.metric.direction.value,
+        found.not_computed,
+        "; ".join((*(() if result is None else result.notes), *found.reference_notes)),
+    )
+
+
+def _number(result: MetricResult | None) -> str:
+    return "—" if result is None or math.isnan(result.value) else f"{result.value:.4g}"
+
+
+def _values(found: MetricEvaluation) -> tuple[str, str, str, str]:
+    """Return value, interval, oracle and original as text, a dash where there is none."""
+    ends = found.result.interval if found.result else None
+    shown = "—" if ends is None else f"{ends[0]:.4g} to {ends[1]:.4g}"
+    return _number(found.result), shown, _number(found.oracle), _number(found.original)
+
+
+def _front_matter(
+    computed: Mapping[str, MetricEvaluation], *, name: str, licence: str | None, dataset: str | None
+) -> list[str]:
+    """Return the lines between the dashes; every JSON string is a YAML string."""
+    lines = ["---", f"tags: {json.dumps(TAGS)}"]
+    if licence is not None:
+        lines.append(f"license: {json.dumps(licence)}")
+    results = [
+        {"type": key, "name": found.metric.title, "value": found.result.value}
+        for key, found in computed.items()
+        if found.result is not None and found.result.value == found.result.value
+    ]
+    if results:
+        entry = {
+            "task": {"type": "machine-unlearning"},
+            "dataset": {"type": dataset or "unknown", "name": dataset or "not stated"},
+            "metrics": results,
+        }
+        lines.append(f"model-index: {json.dumps([{'name': name, 'results': [entry]}], default=float)}")
+    return [*lines, "---", ""]
+
+
+def _card_row(key: str, found: MetricEvaluation) -> str:
+    cells = (f"`{key}`", *_values(found), found.metric.unit, found.metric.direction.value)
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 
 def evaluate(

@@ -1,17 +1,13 @@
 """What somebody gives as the models of one side, as arrays by name."""
 
-import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union
 
 import numpy.typing as npt
 
-from lethe.api.method_runs import MethodRuns
+from lethe.api.method_runs import MethodRuns, is_shown, progress_console
 from lethe.api.score_inputs import safetensors_arrays
 from lethe.api.split import Split, as_array
 from lethe.metrics.core.inputs import open_arrays
@@ -19,7 +15,6 @@ from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.scoring.arrays import ModelOutputs
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from torch import nn
 
     from lethe.evaluation.shard_outputs import RunOutputs
@@ -31,7 +26,6 @@ Models: TypeAlias = Union[
 """Confidences [models, examples]; arrays by name; a file of arrays; and with a split also a folder of checkpoints,
 torch modules, or what `lethe.methods.run` returned."""
 T = TypeVar("T")
-LOOK_S = 0.2
 
 
 def arrays_of(given: Models, *, side: str, split: Split | None, device: str, progress: bool | None) -> Arrays:
@@ -76,11 +70,7 @@ def _is_plain(given: Arrays, side: str) -> bool:
 def _modules(given: Any) -> "list[nn.Module]":
     """Return the torch modules that were given, one or several; none for anything else."""
     several = list(given) if isinstance(given, Sequence) else [given]
-    return several if all(map(_is_module, several)) else []
-
-
-def _is_module(value: Any) -> bool:
-    return hasattr(value, "state_dict") and hasattr(value, "parameters")
+    return several if all(hasattr(each, "state_dict") and hasattr(each, "parameters") for each in several) else []
 
 
 def _evaluated(evaluate: Any, split: Split, *, device: str, progress: bool | None) -> Arrays:
@@ -114,52 +104,10 @@ def _of_modules(modules: "Sequence[nn.Module]", evaluator: Any, track: Any) -> "
 
 def tracked(items: Sequence[T], *, progress: bool | None) -> Iterable[T]:
     """Return the items, with a bar on standard error. progress: None shows it where somebody looks on."""
-    return _with_bar(items) if _shown(progress) else items
+    return _with_bar(items) if is_shown(progress) else items
 
 
 def _with_bar(items: Sequence[T]) -> Iterator[T]:
     from rich.progress import track
 
-    yield from track(items, description="evaluating", console=_console())
-
-
-@contextmanager
-def files_counted(folder: Path, total: int, *, progress: bool | None, what: str) -> Iterator[None]:
-    """Show how many of `total` files another process has written into a folder since the block began."""
-    if not _shown(progress):
-        yield
-        return
-    from rich.progress import Progress
-
-    began, ended = time.time(), Event()
-    with Progress(console=_console()) as bar:
-        task = bar.add_task(what, total=total)
-
-        def look() -> None:
-            last = False
-            while not last:
-                last = ended.wait(LOOK_S)
-                bar.update(task, completed=_written_since(folder, began))
-
-        watcher = Thread(target=look, daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            watcher.join()
-
-
-def _written_since(folder: Path, began: float) -> int:
-    found = folder.iterdir() if folder.is_dir() else ()
-    return sum(path.suffix == ".safetensors" and path.stat().st_mtime >= began - LOOK_S for path in found)
-
-
-def _shown(progress: bool | None) -> bool:
-    return sys.stderr.isatty() or "ipykernel" in sys.modules if progress is None else progress
-
-
-def _console() -> "Console":
-    from rich.console import Console
-
-    return Console() if "ipykernel" in sys.modules else Console(stderr=True)
+    yield from track(items, description="evaluating", console=progress_console())

@@ -1,15 +1,27 @@
-"""The result of `lethe.methods.run`."""
+"""`lethe.methods.run`: a method on a prepared split, on this machine, and its result."""
 
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
+from weakref import finalize
 
+from lethe.api.split import Split, as_split
+from lethe.methods.rendering import read_method, render, set_constants
 from lethe.reports.table import html_table, json_text, written
-from lethe.tuning.local_run import LocalRuns
+from lethe.tuning.local_run import LocalRuns, run_on_split
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.console import Console
 
+LOOK_S = 0.2
 SHOWN = ("wall_time_s", "retain_accuracy", "forget_accuracy", "test_accuracy", "distance")
 
 
@@ -47,3 +59,81 @@ class MethodRuns:
 
     def _repr_html_(self) -> str:
         return html_table(("median of runs", self.method), [(name, f"{self.runs.median(name):.4g}") for name in SHOWN])
+
+
+def run(
+    method: str | Path,
+    split: Split | str | Path,
+    *,
+    runs: int = 1,
+    seed: int = 0,
+    keep: str | Path | None = None,
+    timeout_s: float | None = None,
+    progress: bool | None = None,
+    **constants: Any,
+) -> MethodRuns:
+    """Return unlearned models: a method run on a prepared split, in a child process.
+
+    method: an id of `lethe methods list`, or a file with `unlearning(net, retain_loader, forget_loader, val_loader)`.
+    runs: how many models; to score them, as many as the split has retrained ones. seed: of the first run; the others
+    count up. keep: a folder for the models. timeout_s: for all runs together. progress: None for a bar where
+    somebody looks on. constants: of the method, such as `LR=0.01`; `preset="..."` names those of one of its
+    experiments.
+    Raises NotFound for an unknown method, InvalidInput for a wrong constant, a method that fails, or one that takes too
+    long. Needs the extra `torch`.
+    """
+    name, source = read_method(str(method))
+    is_file = str(method).endswith(".py")
+    text = set_constants(source, constants, owner=str(method)) if is_file else render(name, constants)
+    into = Path(mkdtemp(prefix="lethe-models-") if keep is None else keep)
+    split_dir = as_split(split).path
+    with files_counted(into, runs, progress=progress, what=name):
+        done = run_on_split(
+            {f"{name}.py": text}, split_dir, runs=runs, seed=seed, weights_dir=into, timeout_s=timeout_s
+        )
+    made = MethodRuns(name, into, done)
+    if keep is None:
+        finalize(made, rmtree, into, ignore_errors=True)
+    return made
+
+
+@contextmanager
+def files_counted(folder: Path, total: int, *, progress: bool | None, what: str) -> Iterator[None]:
+    """Show how many of `total` files another process has written into a folder since the block began."""
+    if not is_shown(progress):
+        yield
+        return
+    from rich.progress import Progress
+
+    began, ended = time.time(), Event()
+    with Progress(console=progress_console()) as bar:
+        task = bar.add_task(what, total=total)
+
+        def look() -> None:
+            last = False
+            while not last:
+                last = ended.wait(LOOK_S)
+                bar.update(task, completed=_written_since(folder, began))
+
+        watcher = Thread(target=look, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watcher.join()
+
+
+def _written_since(folder: Path, began: float) -> int:
+    found = folder.iterdir() if folder.is_dir() else ()
+    return sum(path.suffix == ".safetensors" and path.stat().st_mtime >= began - LOOK_S for path in found)
+
+
+def is_shown(progress: bool | None) -> bool:
+    return sys.stderr.isatty() or "ipykernel" in sys.modules if progress is None else progress
+
+
+def progress_console() -> "Console":
+    from rich.console import Console
+
+    return Console() if "ipykernel" in sys.modules else Console(stderr=True)

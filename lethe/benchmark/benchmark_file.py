@@ -189,7 +189,8 @@ class BenchmarkFile(_Section):
         if not {self.seeds, *(cell.seeds for cell in self.cell)} <= {1, self.n_models, None}:
             raise ValueError(f"seeds must be 1 or n_models ({self.n_models}): a run has the one original or its own")
         labels = [entry.label for entry in self.methods]
-        _require_unique("method", labels)
+        if twice := next((label for label in labels if labels.count(label) > 1), None):
+            raise ValueError(f"method {twice!r} is there twice: give one of them another `name`")
         if unknown := sorted(set(self.tables.contrast or ()) - set(labels)):
             raise ValueError(f"tables.contrast names {unknown[0]!r}, which is no method here: {', '.join(labels)}")
         return self
@@ -216,9 +217,3 @@ def parse_benchmark(text: str, *, source: str = "benchmark file") -> BenchmarkFi
 
 def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple)
-
-
-def _require_unique(kind: str, names: list[str]) -> None:
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ValueError(f"{kind} {twice!r} is there twice: give one of them another `name`")

@@ -151,19 +151,12 @@ def estimate(plan: Plan, *, device: str = "cpu") -> BenchmarkEstimate:
     return BenchmarkEstimate(tuple(found[cell.key] for cell in cells), tuple(found.values()))
 
 
-def _search_runs(plan: Plan) -> int:
-    """Return how many runs all searches on one split make at most."""
-    tune = plan.file.tune
-    if tune is None:
-        return 0
-    return tune.plan.planned_runs(tune.trials) * sum(method.searched for method in plan.methods)
-
-
 def _cell_estimate(plan: Plan, cell: CellPlan, device: str) -> CellEstimate:
     n_models, competition = cell.competition.n_models, cell.competition
     sets = 3 if competition.scoring.setup == "reuse-n-n" else 2
-    searched = cell in plan.search_cells
-    models, runs = sets * n_models + 1, _search_runs(plan) if searched else n_models * len(plan.methods)
+    models, runs = sets * n_models + 1, n_models * len(plan.methods)
+    if cell in plan.search_cells and (tune := plan.file.tune):
+        runs = tune.plan.planned_runs(tune.trials) * sum(method.searched for method in plan.methods)
     if competition.task.kind == "causal-lm":
         return _text_estimate(cell, models, runs, n_models, device)
     try:

@@ -16,13 +16,15 @@ from lethe.benchmark.store import (
     BenchmarkFolder,
     Unit,
     can_be_measured,
+    finished_study,
     is_complete,
     measure_cost,
     missing_metrics,
     read_object,
+    settled_methods,
+    study_file,
     write_object,
 )
-from lethe.benchmark.tuned_methods import finished_study, settled_methods, study_file
 from lethe.competition.preparation_share import ShardToMake
 from lethe.competition.visibility import Visibility
 from lethe.errors import AppError, HostFault

@@ -5,8 +5,7 @@ from typing import Any
 
 from lethe.benchmark.estimate import RUN_S, CellEstimate, estimate
 from lethe.benchmark.plan import CellPlan, MethodPlan, Plan
-from lethe.benchmark.store import BenchmarkFolder, Unit, is_complete
-from lethe.benchmark.tuned_methods import settled_methods, study_file
+from lethe.benchmark.store import BenchmarkFolder, is_complete, settled_methods, study_file
 from lethe.competition.preparation_share import preparation_share
 from lethe.preparation.step_cache import PreparationProgress
 from lethe.tuning.study import Study
@@ -67,6 +66,7 @@ def _cell_progress(plan: Plan, folder: BenchmarkFolder, cell: CellPlan) -> CellP
     units = [folder.unit(cell, each) for each in settled_methods(plan, folder, cell)]
     failed = [bool(unit.read("failure")) for unit in units]
     done = [unit for unit, wrong in zip(units, failed, strict=True) if not wrong and is_complete(plan, unit)]
+    times = [unit.read("times") for unit in done]
     return CellProgress(
         name=cell.name,
         split="prepared" if folder.is_prepared(cell) else "failed" if folder.cell_failure(cell) else "missing",
@@ -74,14 +74,9 @@ def _cell_progress(plan: Plan, folder: BenchmarkFolder, cell: CellPlan) -> CellP
         n_failed=sum(failed),
         n_runs=sum(unit.n_runs for unit in units),
         wanted_runs=plan.file.n_models * len(plan.methods),
-        measured_s=sum(_seconds(unit) for unit in done),
+        measured_s=sum(each.get("all_runs_s", 0.0) + each.get("metrics_s", 0.0) for each in times),
         n_measured=len(done),
     )
-
-
-def _seconds(unit: Unit) -> float:
-    times = unit.read("times")
-    return float(times.get("all_runs_s", 0.0)) + float(times.get("metrics_s", 0.0))
 
 
 def _left_seconds(plan: Plan, cells: tuple[CellProgress, ...]) -> float | None:

@@ -24,15 +24,17 @@ from lethe.benchmark.benchmark_file import SCORES, BenchmarkFile
 from lethe.benchmark.plan import CellPlan, Plan
 from lethe.benchmark.store import (
     REFERENCES,
+    TUNED,
     BenchmarkFolder,
     Json,
     cost_values,
     metrics_file,
     read_object,
     request_key,
+    settled_method,
+    tuning_facts,
     write_whole,
 )
-from lethe.benchmark.tuned_methods import TUNED, settled_method, tuning_facts
 from lethe.competition.file import CompetitionFile
 from lethe.competition.report_section import MetricRequest
 from lethe.errors import InvalidInput

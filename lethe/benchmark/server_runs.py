@@ -71,7 +71,9 @@ def wait(client: LetheClient, slug: str, say: Callable[[str], None], *, every_s:
         if (text := status_text(status)) != said:
             said = text
             say(text)
-        if status["left"] == 0 or status["complete_at"] or _is_stopped(status):
+        until = status["submits_until"]
+        is_stopped = until is not None and datetime.fromisoformat(until) <= datetime.now(UTC)
+        if status["left"] == 0 or status["complete_at"] or is_stopped:
             return status
         time.sleep(every_s)
 
@@ -90,8 +92,3 @@ def left_text(left: int, left_s: float | None) -> str:
         return "nothing"
     text = f"{left} of method x cell"
     return text if left_s is None else f"{text}, about {left_s / 60:.0f} minutes of one worker"
-
-
-def _is_stopped(status: Json) -> bool:
-    until = status["submits_until"]
-    return until is not None and datetime.fromisoformat(until) <= datetime.now(UTC)

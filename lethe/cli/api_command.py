@@ -62,7 +62,12 @@ def api(
     if method not in METHODS:
         raise InvalidInput(f"METHOD {method!r} must be one of {', '.join(METHODS)}")
     place, query = _address(path)
-    given = [_name_and_value(text) for text in fields or ()]
+    given = []
+    for text in fields or ():
+        name, sign, value = text.partition("=")
+        if not (name and sign):
+            raise InvalidInput(f"--field {text!r} must have the form NAME=VALUE")
+        given.append((name, value))
     with ExitStack() as stack:
         if method in ("GET", "DELETE"):
             if file is not None or upload is not None:
@@ -88,14 +93,6 @@ def _address(path: str) -> tuple[str, list[tuple[str, str]]]:
     if parts.scheme or parts.netloc:
         raise InvalidInput(f"PATH {path!r} must be a path, such as /competitions; --url names the server")
     return "/" + parts.path.removeprefix(BASE).lstrip("/"), parse_qsl(parts.query, keep_blank_values=True)
-
-
-def _name_and_value(text: str) -> tuple[str, str]:
-    """Return what --field says. Raises InvalidInput."""
-    name, sign, value = text.partition("=")
-    if not (name and sign):
-        raise InvalidInput(f"--field {text!r} must have the form NAME=VALUE")
-    return name, value
 
 
 def _body(given: Sequence[tuple[str, str]], *, file: str | None, upload: Path | None, stack: ExitStack) -> JsonObject:

@@ -112,6 +112,7 @@ def _print(checked: "Checked", kit: "Kit", facts: dict[str, Any], *, show_log: b
     if checked.failure is not None or show_log:
         text = checked.log if show_log else shortened(checked.log)
         console.print(text, markup=False, highlight=False, end="")
+    rate, ends = _rate(facts["score_estimate"]), facts["score_interval"]
     print_facts(
         (
             ("runs", called),
@@ -123,7 +124,7 @@ def _print(checked: "Checked", kit: "Kit", facts: dict[str, Any], *, show_log: b
             ("memory", f"{facts['peak_memory_mib']:.0f} of {kit.limits.memory_mib} MiB"),
             ("accuracy on retain", _rate(facts["retain_accuracy"])),
             ("on validation", _rate(facts["validation_accuracy"])),
-            ("score, an ESTIMATE", _rate_between(facts["score_estimate"], facts["score_interval"])),
+            ("score, an ESTIMATE", rate and rate + (f" (95 %: {ends[0]:.4f} to {ends[1]:.4f})" if ends else "")),
             ("the oracle, likewise", _rate(facts["oracle_estimate"])),
         )
     )
@@ -174,10 +175,6 @@ def _time(seconds: float | None, limit_s: float, *, of: str) -> str | None:
     if seconds is None:
         return None
     return f"{compare_with_limit(seconds, limit_s, of)} (measured here)"
-
-
-def _rate_between(value: float | None, ends: tuple[float, float] | None) -> str | None:
-    return f"{value:.4f} (95 %: {ends[0]:.4f} to {ends[1]:.4f})" if value is not None and ends else _rate(value)
 
 
 def _rate(value: float | None) -> str | None:

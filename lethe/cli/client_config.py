@@ -82,7 +82,9 @@ def get_token(server: Address) -> str | None:
     LETHE_TOKEN belongs to LETHE_URL, if that is set; else to whatever address the user chose, never to one that only
     a file in a folder names.
     """
-    if (token := os.environ.get(TOKEN_VARIABLE)) and _owns_token(server):
+    url = os.environ.get(URL_VARIABLE)
+    is_its_own = server.url == _checked(url) if url else server.file is None
+    if (token := os.environ.get(TOKEN_VARIABLE)) and is_its_own:
         return token
     keyring = _keyring()
     if keyring is not None and (kept := keyring.get_password(SERVICE, server.url)):
@@ -99,12 +101,6 @@ def missing_token(server: Address) -> str:
         f"{TOKEN_VARIABLE} is not sent to {server.url}{named}. Run `lethe login {server.url}`, or set {URL_VARIABLE} "
         "to the server that gave the token."
     )
-
-
-def _owns_token(server: Address) -> bool:
-    if url := os.environ.get(URL_VARIABLE):
-        return server.url == _checked(url)
-    return server.file is None
 
 
 def keep_token(url: str, token: str) -> str:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lethe.cli.competition_files import TaskCheck, check_file, planned_uploads, print_warnings, read_new_file
-from lethe.cli.context import Commands, Json, Server, Slug
-from lethe.cli.output import OverallProgress, console, local_time, notes, preparation_so_far, print_facts, print_json
+from lethe.cli.competition_files import TaskCheck, check_file, planned_uploads, read_new_file
+from lethe.cli.context import Commands, Output, Server, Slug
+from lethe.cli.output import OverallProgress, console, local_time, notes, preparation_so_far, print_facts
 from lethe.cli.proposal_command import new
 from lethe.client.api import JsonObject, LetheClient
 from lethe.errors import HostFault, InvalidInput
@@ -47,33 +47,32 @@ AnyDevice = Annotated[
 
 
 def validate(
+    output: Output,
     file: File,
     file_only: FileOnly = False,
     data: Annotated[
         Path | None,
         typer.Option("--data", help="The files of a dataset that was uploaded.", exists=True, file_okay=False),
     ] = None,
-    as_json: Json = False,
 ) -> None:
     """Check a competition file as preparing does: data, network, both forget sets. Nothing is sent.
 
     Relative paths are relative to the file. A dataset that was uploaded is looked at where --data names its files.
     """
     check = check_file(file, data=data, looks=not file_only)
-    if as_json:
-        by_task = {each.file.slug: each.set_sizes for each in check.tasks}
-        costs = [each.recipes for each in check.tasks]
-        more = {
-            "set_sizes": by_task if check.file.tasks else by_task[check.file.slug],
-            "recipe_models": sum(cost.n_models for cost in costs),
-            "recipe_seconds": sum(known) if (known := [cost.seconds for cost in costs if cost.seconds]) else None,
-            "warnings": list(check.warnings),
-        }
-        print_json(check.file.model_dump(mode="json") | more)
-        return
+    by_task = {each.file.slug: each.set_sizes for each in check.tasks}
+    costs = [each.recipes for each in check.tasks]
+    more = {
+        "set_sizes": by_task if check.file.tasks else by_task[check.file.slug],
+        "recipe_models": sum(cost.n_models for cost in costs),
+        "recipe_seconds": sum(known) if (known := [cost.seconds for cost in costs if cost.seconds]) else None,
+        "warnings": list(check.warnings),
+    }
+    output.answer(check.file.model_dump(mode="json") | more)
     for each in check.tasks:
         _print_plan(each)
-    print_warnings(check)
+    for warning in check.warnings:
+        console.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def create(

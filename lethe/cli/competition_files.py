@@ -12,7 +12,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lethe.cli.output import console, notes
+from lethe.cli.output import notes
 from lethe.client.api import LetheClient
 from lethe.errors import InvalidInput
 from lethe.text_files import is_visible, read_text
@@ -199,21 +199,12 @@ def check_file(
     if file.published_attacks:
         warnings.append(f"{file.scale_in_words} (docs/organisers/what-wins-without-unlearning.md)")
     for each in file.evaluated:
-        found, said = _check_task(path, each, data=data, looks=looks and (not is_sent or _is_own(path, each)))
+        root = each.dataset.options.get("root")
+        is_own = find_spec("torch") is not None and (root is None or lies_beside(path, root) is not None)
+        found, said = _check_task(path, each, data=data, looks=looks and (not is_sent or is_own))
         tasks.append(found)
         warnings += [f"{each.title}: {warning}" if file.tasks else warning for warning in said]
     return FileCheck(file, tuple(tasks), tuple(warnings))
-
-
-def print_warnings(check: FileCheck) -> None:
-    for warning in check.warnings:
-        console.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
-
-
-def _is_own(path: Path, file: "CompetitionFile") -> bool:
-    """Return whether this machine can look at the data that is sent."""
-    root = file.dataset.options.get("root")
-    return find_spec("torch") is not None and (root is None or lies_beside(path, root) is not None)
 
 
 def _check_task(

@@ -32,7 +32,11 @@ def operator_packages() -> list[str]:
 
 
 def as_expected(error: Exception) -> AppError | None:
-    """Return in words what the database of an operator's command raised, None for what nobody expects."""
+    """Return in words what metrics, or the database of an operator's command, raised; None for what nobody expects."""
+    from lethe.metrics.core.invalid_input import InvalidScoreInput
+
+    if isinstance(error, InvalidScoreInput):
+        return InvalidInput(str(error))
     if "server" not in operator_packages():
         return None
     expected: AppError | None = import_module("server.cli.commands").as_expected(error)

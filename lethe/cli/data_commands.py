@@ -1,6 +1,7 @@
 """Data on this machine: `lethe data` shows and makes it, `lethe prepare` makes splits of it."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,6 @@ from lethe.errors import InvalidInput
 from lethe.huggingface.task_catalogue import FIELD_TYPES, TASKS, LanguageTask, TaskFile, holds_task, read_files
 
 if TYPE_CHECKING:
-    from lethe.competition.file import CompetitionFile
     from lethe.preparation.step_cache import OnProgress, PreparationProgress
 
 
@@ -38,7 +38,10 @@ def prepare(
     from lethe.preparation.file_check import check_preparation
     from lethe.preparation.prepare import prepare_split
 
-    competition = _with_seed(read_competition_file(file), seed)
+    competition = read_competition_file(file)
+    if "seed" not in competition.splits.model_fields_set:  # else it has another at each reading
+        splits = competition.splits.model_copy(update={"seed": seed})
+        competition = competition.model_copy(update={"splits": splits})
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with datasets_beside(file), Progress(*columns, console=notes, transient=True, disable=output.as_json) as bars:
         sizes = check_preparation(competition)[split]
@@ -69,13 +72,6 @@ def prepare(
     console.print(f"Next: lethe methods run METHOD --split {out}", style="dim", highlight=False)
 
 
-def _with_seed(competition: "CompetitionFile", seed: int) -> "CompetitionFile":
-    """Return the competition with a seed: a file that names none has another at each reading."""
-    if "seed" in competition.splits.model_fields_set:
-        return competition
-    return competition.model_copy(update={"splits": competition.splits.model_copy(update={"seed": seed})})
-
-
 def _reporter(bars: Progress, task: TaskID) -> "OnProgress":
     def report(progress: "PreparationProgress") -> None:
         if progress.message:
@@ -103,10 +99,10 @@ def register_commands(parent: typer.Typer) -> None:
 def list_data(output: Output, root: Roots = None) -> None:
     """List the data sets that adapters read, and where each is found."""
     roots = root or DEFAULT_ROOTS
-    found = [(source, _found(source, roots)) for source in SOURCES]
+    found = [(each, str(find_folder(each, roots) or "") if each.files else "built in") for each in SOURCES]
     if output.as_json:
         tasks = [_task_json(task) | {"found": _task_found(task, roots)} for task in TASKS.values()]
-        output.answer([*(_as_json(source) | {"found": where} for source, where in found), *tasks])
+        output.answer([*(asdict(source) | {"found": where} for source, where in found), *tasks])
     columns = ("name", "images#", "classes#", "download#", "found", "licence")
     rows = (
         (source.name, str(source.images), str(source.classes), _size(source), where or "-", source.licence)
@@ -124,7 +120,7 @@ def show(output: Output, name: Name) -> None:
         _show_task(output, TASKS[name])
         return
     source = _source(name)
-    output.answer(_as_json(source))
+    output.answer(asdict(source))
     facts = [("name", source.name), ("title", source.title), ("images", source.images), ("classes", source.classes)]
     facts += [("shape", source.shape), ("download", _size(source)), ("licence", source.licence)]
     facts += [("from", url) for url in source.urls] + [("package", package) for package in source.packages]
@@ -150,7 +146,13 @@ def check(
     from lethe.data.datasets.registry import open_dataset
 
     if name in TASKS:
-        _check_task(TASKS[name], (root or DEFAULT_ROOTS)[0])
+        task = TASKS[name]
+        for file in task.files:
+            read = read_files(task, (root or DEFAULT_ROOTS)[0], file)
+            rows = (
+                ", ".join(f"{path.name}: {n} rows" for path, n in read) or f"missing: without it no {file.needed_for}"
+            )
+            console.print(f"{file.path}: {rows}", markup=False, highlight=False, soft_wrap=True)
         return
     source = _source(name)
     options = _options(option or [])
@@ -192,14 +194,6 @@ def _show_task(output: Output, task: LanguageTask) -> None:
     print_table("", ("file", "fields", "needed for"), rows, empty="")
 
 
-def _check_task(task: LanguageTask, folder: Path) -> None:
-    """Read a task's files and print how many rows each has."""
-    for file in task.files:
-        found = read_files(task, folder, file)
-        text = ", ".join(f"{path.name}: {n} rows" for path, n in found) or f"missing: without it no {file.needed_for}"
-        console.print(f"{file.path}: {text}", markup=False, highlight=False, soft_wrap=True)
-
-
 def _task_found(task: LanguageTask, roots: list[Path] | tuple[Path, ...]) -> str:
     folders = (folder for root in roots for folder in (root, root / task.name))
     return str(next((folder for folder in folders if holds_task(task, folder)), ""))
@@ -235,18 +229,5 @@ def _options(given: list[str]) -> dict[str, Any]:
     return options
 
 
-def _found(source: DataSource, roots: list[Path] | tuple[Path, ...]) -> str:
-    if not source.files:
-        return "built in"
-    folder = find_folder(source, roots)
-    return "" if folder is None else str(folder)
-
-
 def _size(source: DataSource) -> str:
     return f"{source.download_mib} MiB" if source.download_mib else "-"
-
-
-def _as_json(source: DataSource) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(source)

@@ -13,10 +13,7 @@ from rich.table import Table
 from lethe.cli.output import OverallProgress, notes, write_json
 
 if TYPE_CHECKING:
-    from lethe.huggingface.attacks import AttackResult
     from lethe.huggingface.evaluation import FolderEvaluation
-    from lethe.huggingface.results import KeptResults
-    from lethe.huggingface.task import EvaluationTask, LoadSettings
 
 NOT_FINITE_STATUS, NOT_ALL_STATUS = 3, 4
 RETAIN, ORIGINAL = "retain model", "original"
@@ -123,8 +120,8 @@ def evaluate_language_models(
     3 if the outputs of a model are not finite: then nothing is attacked.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from lethe.huggingface.attacks import require_attack
-    from lethe.huggingface.evaluation import keep_results, require_questions
+    from lethe.huggingface.attacks import AttackSettings, require_attack
+    from lethe.huggingface.evaluation import attack_all, evaluate_folders, keep_results, require_questions
     from lethe.huggingface.model_folder import require_settings
     from lethe.huggingface.task import LoadSettings, read_task
 
@@ -142,21 +139,43 @@ def evaluate_language_models(
         kept = keep_results(
             written.with_name(f"{written.name}.parts"), task, data, chosen, retain=retain, retain_logs=retain_logs
         )
-    found = _evaluate(
-        folders,
-        read,
-        chosen,
-        retain=retain,
-        retain_logs=retain_logs,
-        original=original,
-        metrics=metrics,
-        kept=kept,
-        file=file if file == written else None,
-    )
+    beside: dict[str, Any] = {"retain": retain, "original": original}
+    file_now = file if file == written else None
+
+    def on_part(part: "FolderEvaluation") -> None:
+        if file_now is not None:
+            write_json(part.as_json(is_finished=False), file_now)
+
+    _be_quiet()
+    n_sequences = read.n_sequences * (len(folders) + sum(map(bool, beside.values())))
+    with OverallProgress({"evaluating": 1.0}) as progress:
+        found = evaluate_folders(
+            folders,
+            read,
+            settings=chosen,
+            retain_logs=retain_logs,
+            metrics=metrics,
+            on_progress=_counted(progress, "evaluating", n_sequences, "sequences", is_most=metrics is not None),
+            kept=kept,
+            on_part=on_part,
+            **beside,
+        )
     is_finite = all(result.is_finite for result in (*found.results, found.original) if result is not None)
     if attacks and is_finite:
-        beside = {"retain": retain, "original": original}
-        attacked = _attack(attacks, found.evaluated, read, chosen, beside=beside, learning_rate=attack_lr, kept=kept)
+        training = AttackSettings() if attack_lr is None else AttackSettings(learning_rate=attack_lr)
+        total = len(attacks) * (len(found.evaluated) + sum(map(bool, beside.values())))
+        with OverallProgress({"attacking": 1.0}) as progress:
+            count = _counted(progress, "attacking", total, "attacks")
+            attacked = attack_all(
+                attacks,
+                read,
+                found.evaluated,
+                settings=chosen,
+                attack_settings=training,
+                on_model=lambda: count(1),
+                kept=kept,
+                **beside,
+            )
         found = replace(found, attacks=attacked)
     if as_json:
         write_json(found.as_json(), file)
@@ -173,43 +192,6 @@ def evaluate_language_models(
         kept.remove()
     if not is_finite:
         raise typer.Exit(NOT_FINITE_STATUS)
-
-
-def _evaluate(
-    folders: list[Path],
-    task: "EvaluationTask",
-    settings: "LoadSettings",
-    *,
-    retain: Path | None,
-    retain_logs: Path | None,
-    original: Path | None,
-    metrics: Sequence[str] | None,
-    kept: "KeptResults | None",
-    file: Path | None,
-) -> "FolderEvaluation":
-    from lethe.huggingface.evaluation import evaluate_folders
-
-    def on_part(found: "FolderEvaluation") -> None:
-        if file is not None:
-            write_json(found.as_json(is_finished=False), file)
-
-    _be_quiet()
-    n_models = len(folders) + (retain is not None) + (original is not None)
-    with OverallProgress({"evaluating": 1.0}) as progress:
-        return evaluate_folders(
-            folders,
-            task,
-            settings=settings,
-            retain=retain,
-            retain_logs=retain_logs,
-            original=original,
-            metrics=metrics,
-            on_progress=_counted(
-                progress, "evaluating", task.n_sequences * n_models, "sequences", is_most=metrics is not None
-            ),
-            kept=kept,
-            on_part=on_part,
-        )
 
 
 def _be_quiet() -> None:
@@ -232,35 +214,6 @@ def _counted(
         progress.show(step, done / max(total, 1), f"{done} of {'at most ' if is_most else ''}{total} {what}")
 
     return count
-
-
-def _attack(
-    names: Sequence[str],
-    folders: Sequence[Path],
-    task: "EvaluationTask",
-    settings: "LoadSettings",
-    *,
-    beside: Mapping[str, Path | None],
-    learning_rate: float | None,
-    kept: "KeptResults | None",
-) -> "dict[str, AttackResult]":
-    from lethe.huggingface.attacks import AttackSettings
-    from lethe.huggingface.evaluation import attack_all
-
-    training = AttackSettings() if learning_rate is None else AttackSettings(learning_rate=learning_rate)
-    total = len(names) * (len(folders) + sum(map(bool, beside.values())))
-    with OverallProgress({"attacking": 1.0}) as progress:
-        count = _counted(progress, "attacking", total, "attacks")
-        return attack_all(
-            names,
-            task,
-            folders,
-            settings=settings,
-            attack_settings=training,
-            **beside,
-            on_model=lambda: count(1),
-            kept=kept,
-        )
 
 
 def _print_attacks(found: "FolderEvaluation") -> None:

@@ -38,8 +38,8 @@ EXTRAS = {
 MODULES = (
     "account_commands", "participation_commands", "submission_commands",
     "check_command", "score_commands", "metrics_commands", "language_model_commands",
-    "methods_commands", "benchmarks.benchmark_commands", "data_commands", "new_commands", "competition_commands",
-    "rejudging_commands", "verify_command", "reference_commands", "api_command",
+    "methods_commands", "benchmark_commands", "data_commands", "new_commands", "competition_commands",
+    "rejudging_commands", "reference_commands", "api_command",
 )  # fmt: skip
 
 # Headings of `lethe --help`: the commands that are explained below each, and the others.

@@ -35,8 +35,12 @@ def list_methods(output: Output) -> None:
 
     methods = [method for task in FOLDERS for method in all_methods(task)]
     output.answer([method.as_json() for method in methods])
-    columns = ("id", "method", "needs", "phases")
-    print_table("", columns, (_row(method) for method in methods), empty="There is no method.")
+    rows = []
+    for method in methods:
+        name = method.title.partition(": ")[0] + (" (deterministic)" if method.deterministic else "")
+        phases = ", ".join(phase for phase in ("erase", "repair") if phase in method.phases)
+        rows.append((method.id, name, ", ".join(method.needs), phases))
+    print_table("", ("id", "method", "needs", "phases"), rows, empty="There is no method.")
 
 
 @app.command()
@@ -205,12 +209,6 @@ def _print_trial(trial: "Trial") -> None:
     kind = "" if trial.fresh is None else "fresh "
     what = trial.failure if trial.failure or last is None else f"{last.value:.6f} of {last.runs} {kind}runs"
     notes.print(f"{what}  {trial.work_epochs:.2f} epochs  {settings}", highlight=False, markup=False)
-
-
-def _row(method: "MethodInfo") -> tuple[object, ...]:
-    phases = [phase for phase in ("erase", "repair") if phase in method.phases]
-    name = method.title.partition(": ")[0] + (" (deterministic)" if method.deterministic else "")
-    return method.id, name, ", ".join(method.needs), ", ".join(phases)
 
 
 def _preset(method: "MethodInfo", name: str) -> str:

@@ -1,21 +1,31 @@
 """`lethe metrics`, `lethe evaluate` and `lethe compare`: on arrays, without a server."""
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from lethe.cli.compare_command import All, AsJson, Ids, Seed, compare, fail, metric_requests, value_text
 from lethe.cli.output import write_json
+from lethe.errors import InvalidInput
+from lethe.text_files import read_text
 
 if TYPE_CHECKING:
-    from lethe.metrics import Inputs, Metric, MetricResult
-    from lethe.metrics.core.metric_evaluation import MetricEvaluation
+    from lethe.metrics import Inputs, MetricResult
+    from lethe.metrics.comparison import Comparison
+    from lethe.metrics.core.metric_evaluation import MetricEvaluation, Request
 
+Ids = Annotated[
+    list[str] | None,
+    typer.Option("--metric", "-m", help="A metric's id, with parameters as ID:NAME=VALUE,...; may be repeated."),
+]
+All = Annotated[bool, typer.Option("--all", help="Every metric; what cannot be computed is listed with the reason.")]
+Seed = Annotated[int, typer.Option(help="Fixes the halves of the models that intervals are made from.", min=0)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Examples = Annotated[bool, typer.Option("--examples", help="With --json: values per example and histograms too.")]
 ARROWS = {"higher": "↑", "lower": "↓", "towards retrained": "→", "none": ""}
 
@@ -32,20 +42,20 @@ def metrics(
     as_json: AsJson = False,
 ) -> None:
     """List the metrics, or show one with formula, source, direction and inputs."""
-    from lethe.metrics import InvalidMetricInput, metric
+    from lethe.metrics import metric
     from lethe.metrics import metrics as known
     from lethe.metrics.core.metric_text import metric_facts, metric_page
 
-    try:
-        chosen = list(known().values()) if metric_id is None else [metric(metric_id)]
-    except InvalidMetricInput as error:
-        fail(error)
+    chosen = list(known().values()) if metric_id is None else [metric(metric_id)]
     if as_json:
         typer.echo(json.dumps([metric_facts(entry) for entry in chosen], indent=2))
     elif metric_id is not None:
         typer.echo(metric_page(chosen[0]))
     else:
-        _print_catalogue(chosen)
+        table = Table(Column("id", no_wrap=True), "metric", "unit", "better", Column("level", justify="right"))
+        for entry in chosen:
+            table.add_row(entry.id, entry.title, entry.unit, entry.direction.value, str(int(entry.level)))
+        Console().print(table)
 
 
 def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
@@ -111,10 +121,12 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
         }  # fmt: skip
         if wrong := [name for name, value in not_taken.items() if value]:
             raise typer.BadParameter(f"{', '.join(wrong)}: not with --hf, which evaluates folders on a task's files")
+        if data is None:
+            raise InvalidInput("--hf evaluates on local files: give their folder with --data")
         evaluate_language_models(
             hf,
             task=task,
-            data=_required_data(data),
+            data=data,
             retain=retain,
             retain_logs=retain_logs,
             original=original,
@@ -134,21 +146,17 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
     }  # fmt: skip
     if wrong := [name for name, value in of_models.items() if value is not None and value != []]:
         raise typer.BadParameter(f"{', '.join(wrong)}: with --hf alone")
-    from lethe.metrics import InvalidMetricInput
     from lethe.metrics import evaluate as evaluate_metrics
     from lethe.metrics.core.array_catalogue import Side
     from lethe.metrics.core.input_warnings import input_warnings, require_consistent
     from lethe.metrics.metric_json import evaluations_as_json
 
-    try:
-        if split is not None:
-            inputs = _split_inputs(split, models, n_probed=probes)
-        else:
-            inputs = _file_inputs(unlearned=unlearned, retrained=retrained, oracle=oracle, original=original)
-        require_consistent(inputs)
-        found = evaluate_metrics(inputs, metric_requests(metric, inputs, every=every), seed=seed)
-    except InvalidMetricInput as error:
-        fail(error)
+    if split is not None:
+        inputs = _split_inputs(split, models, n_probed=probes)
+    else:
+        inputs = _file_inputs(unlearned=unlearned, retrained=retrained, oracle=oracle, original=original)
+    require_consistent(inputs)
+    found = evaluate_metrics(inputs, metric_requests(metric, inputs, every=every), seed=seed)
     warned = input_warnings(inputs, names_are_given=split is None)
     for text in [] if as_json else warned:
         Console(stderr=True).print(f"warning: {text}", style="yellow", markup=False, highlight=False, soft_wrap=True)
@@ -166,20 +174,12 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
         raise typer.Exit(code=1)
 
 
-def _required_data(data: Path | None) -> Path:
-    from lethe.metrics import InvalidMetricInput
-
-    if data is None:
-        raise InvalidMetricInput("--hf evaluates on local files: give their folder with --data")
-    return data
-
-
 def _file_inputs(**files: Path | None) -> "Inputs":
-    from lethe.metrics import Inputs, InvalidMetricInput
+    from lethe.metrics import Inputs
 
     for side in ("unlearned", "retrained"):
         if files[side] is None:
-            raise InvalidMetricInput(f"give --{side} with the {side} models' arrays, or --split and --models")
+            raise InvalidInput(f"give --{side} with the {side} models' arrays, or --split and --models")
     return Inputs.from_files(**files)
 
 
@@ -188,10 +188,9 @@ def _split_inputs(split: Path, models: Path | None, *, n_probed: int) -> "Inputs
     from lethe.evaluation.evaluators import checkpoint_files, evaluate_folder, load_evaluator, read_state
     from lethe.evaluation.shard_outputs import StoredOutputs
     from lethe.evaluation.split_inputs import split_inputs
-    from lethe.metrics import InvalidMetricInput
 
     if models is None:
-        raise InvalidMetricInput("--split evaluates checkpoints: give their folder with --models")
+        raise InvalidInput("--split evaluates checkpoints: give their folder with --models")
     outputs = StoredOutputs.of_runs(evaluate_folder(load_evaluator(split), models))
     probed = None
     if n_probed:
@@ -199,13 +198,6 @@ def _split_inputs(split: Path, models: Path | None, *, n_probed: int) -> "Inputs
 
         probed = probed_split(split, [read_state(path) for path in checkpoint_files(models)[:n_probed]])
     return split_inputs(split, outputs.arrays(), scored_by=Scoring(), probed=probed)
-
-
-def _print_catalogue(entries: "list[Metric]") -> None:
-    table = Table(Column("id", no_wrap=True), "metric", "unit", "better", Column("level", justify="right"))
-    for entry in entries:
-        table.add_row(entry.id, entry.title, entry.unit, entry.direction.value, str(int(entry.level)))
-    Console().print(table)
 
 
 def _print_evaluations(found: "Mapping[str, MetricEvaluation]", *, tables: bool) -> None:
@@ -220,7 +212,8 @@ def _print_evaluations(found: "Mapping[str, MetricEvaluation]", *, tables: bool)
             notes.append(f"{name}: not computed: {evaluation.not_computed}")
             continue
         references = (value_text(evaluation.oracle), value_text(evaluation.original))
-        table.add_row(name, ARROWS[entry.direction], value_text(result), _interval(result), *references, entry.unit)
+        ends = "" if result.interval is None else f"{result.interval[0]:.4g} to {result.interval[1]:.4g}"
+        table.add_row(name, ARROWS[entry.direction], value_text(result), ends, *references, entry.unit)
         notes += [f"{name}: {note}" for note in (*result.notes, *evaluation.reference_notes)]
         notes += [f"{name}: {line}" for line in table_lines(result.table)] if tables else []
     console = Console()
@@ -230,5 +223,120 @@ def _print_evaluations(found: "Mapping[str, MetricEvaluation]", *, tables: bool)
         console.print(note, markup=False, highlight=False, soft_wrap=True)
 
 
-def _interval(result: "MetricResult") -> str:
-    return "" if result.interval is None else f"{result.interval[0]:.4g} to {result.interval[1]:.4g}"
+def metric_requests(given: list[str] | None, inputs: Any, *, every: bool) -> "list[Request]":
+    """Return the metrics asked for, by default those whose arrays are there."""
+    from lethe.metrics import Scope
+    from lethe.metrics import metrics as known
+
+    if given:
+        return [_request(text) for text in given]
+    single = [entry for entry in known().values() if entry.scope == Scope.SUBMISSION]
+    return [entry.id for entry in single if every or not inputs.missing(entry)]
+
+
+def _request(text: str) -> "Request":
+    """Return the id and the parameters of `ID` or `ID:NAME=VALUE,...`; a value is JSON or else a word."""
+    metric_id, _, settings = text.partition(":")
+    parameters: dict[str, Any] = {}
+    for setting in filter(None, settings.split(",")):
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise InvalidInput(f"{setting!r} in {text!r} is no parameter; write NAME=VALUE")
+        try:
+            parameters[name] = json.loads(value)
+        except json.JSONDecodeError:
+            parameters[name] = value
+    return metric_id, parameters
+
+
+def value_text(result: "MetricResult | None") -> str:
+    return "—" if result is None or math.isnan(result.value) else f"{result.value:.4g}"
+
+
+def compare(  # noqa: PLR0917  typer makes its options from these parameters
+    files: Annotated[list[Path], typer.Argument(help="What `lethe evaluate --json` printed, or .npz of arrays.")],
+    retrained: Annotated[Path | None, typer.Option(help="With .npz: the retrained models' arrays.")] = None,
+    oracle: Annotated[Path | None, typer.Option(help="With .npz: a second set of retrained models.")] = None,
+    original: Annotated[Path | None, typer.Option(help="With .npz: the original model or models.")] = None,
+    metric: Ids = None,
+    every: All = False,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Put submissions on the same split side by side."""
+    from lethe.metrics import Inputs
+    from lethe.metrics.comparison import compare as compare_metrics
+    from lethe.metrics.metric_json import comparison_as_json
+
+    if all(path.suffix == ".json" for path in files):
+        _compare_stored(files, metric, as_json=as_json)
+        return
+    if retrained is None:
+        raise InvalidInput("arrays are compared against retrained models: give --retrained")
+    references = {"retrained": retrained, "oracle": oracle, "original": original}
+    submissions = {name: Inputs.from_files(unlearned=path, **references) for name, path in _names(files).items()}
+    requests = metric_requests(metric, next(iter(submissions.values())), every=every)
+    found = compare_metrics(submissions, requests, seed=seed)
+    if as_json:
+        typer.echo(json.dumps(comparison_as_json(found), indent=2, allow_nan=False))
+    else:
+        _print_comparison(found)
+
+
+def _names(files: list[Path]) -> dict[str, Path]:
+    """Return the files by their stem, or by their path where two stems are equal."""
+    stems = [path.stem for path in files]
+    return {path.stem if stems.count(path.stem) == 1 else str(path): path for path in files}
+
+
+def _compare_stored(files: list[Path], wanted: list[str] | None, *, as_json: bool) -> None:
+    from lethe.metrics.comparison import require_one_size
+
+    read = {name: _stored_metrics(path) for name, path in _names(files).items()}
+    require_one_size({name: found.get("n_models") for name, found in read.items()})
+    stored = {name: found["metrics"] for name, found in read.items()}
+    known = list(dict.fromkeys(metric_id for results in stored.values() for metric_id in results))
+    if unknown := [metric_id for metric_id in wanted or [] if metric_id not in known]:
+        raise InvalidInput(f"no file holds {', '.join(unknown)}; they hold {', '.join(known)}")
+    chosen = wanted or known
+    if as_json:
+        kept = {name: {m: results[m] for m in chosen if m in results} for name, results in stored.items()}
+        typer.echo(json.dumps({"submissions": kept}, indent=2, allow_nan=False))
+        return
+    table = Table("metric", *stored)
+    for metric_id in chosen:
+        entries = [results.get(metric_id) for results in stored.values()]
+        values = [((entry or {}).get("result") or {}).get("value") for entry in entries]
+        table.add_row(metric_id, *(f"{each:.4g}" if isinstance(each, int | float) else "—" for each in values))
+    console = Console()
+    console.print(table)
+    for metric_id in chosen:
+        reasons = {(results.get(metric_id) or {}).get("not_computed") for results in stored.values()}
+        for reason in sorted(reason for reason in reasons if reason):
+            console.print(f"{metric_id}: not computed: {reason}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _stored_metrics(path: Path) -> dict[str, Any]:
+    from lethe.metrics.metric_json import FORMAT
+
+    try:
+        stored = json.loads(read_text(path))
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{path} cannot be read as JSON: {error}") from error
+    if not isinstance(stored, dict) or stored.get("format") != FORMAT or not isinstance(stored.get("metrics"), dict):
+        raise InvalidInput(f"{path} is not what `lethe evaluate --json` prints")
+    return stored
+
+
+def _print_comparison(found: "Comparison") -> None:
+    table = Table("metric", *found.evaluations)
+    for metric_id in next(iter(found.evaluations.values())):
+        table.add_row(metric_id, *(value_text(results[metric_id].result) for results in found.evaluations.values()))
+    console = Console()
+    console.print(table)
+    for metric_id, result in found.together.items():
+        console.print(f"{metric_id}: {value_text(result)}", markup=False, highlight=False)
+    for metric_id, result in found.tests.items():
+        console.print(f"{metric_id}: least paired p (Holm) {result.value:.3g}", markup=False, highlight=False)
+    for metric_id, reason in found.not_computed.items():
+        console.print(f"{metric_id}: not computed: {reason}", markup=False, highlight=False, soft_wrap=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lethe.cli.context import Json
-from lethe.cli.output import console, notes, print_facts, print_json
+from lethe.cli.context import Output
+from lethe.cli.output import console, notes, print_facts
 from lethe.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -23,9 +23,10 @@ DATA = Annotated[
 
 
 def new(
+    output: Output,
     data: DATA,
     *,
-    output: Annotated[
+    out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file to write; default: NAME.toml beside the data.")
     ] = None,
     name: Annotated[str, typer.Option("--name", help="Address of the competition; default: the data's name.")] = "",
@@ -42,7 +43,6 @@ def new(
     folders: Annotated[
         str, typer.Option("--folders", help="What each level of folders says: test,label,person or any.")
     ] = "",
-    as_json: Json = False,
 ) -> None:
     """Write a competition file for your own images, questions or table: classes, persons and sizes are detected.
 
@@ -53,7 +53,7 @@ def new(
     from lethe.proposal.source import Folder
 
     slug = name or slug_of(data.resolve().stem if data.suffix.lower() == ".zip" else data.resolve().name)
-    path = output or data.resolve().parent / f"{slug}.toml"
+    path = out or data.resolve().parent / f"{slug}.toml"
     if path.exists():
         raise InvalidInput(f"{path} is there already: name another with --out")
     folder = data if data.is_dir() else _unpacked(data, path.resolve().parent / f"{slug}-data")
@@ -72,9 +72,7 @@ def new(
     )
     sets = preview_cut(detected.images, proposal.file) if detected.images is not None else ()
     path.write_text(proposal.text, encoding="utf-8")
-    if as_json:
-        print_json(_as_json(path, detected, proposal, sets))
-        return
+    output.answer(_as_json(path, detected, proposal, sets))
     _print(path, detected, proposal, sets)
 
 
@@ -95,11 +93,11 @@ def _unpacked(archive: Path, folder: Path) -> Path:
 
 
 def _print(path: Path, detected: "Detected", proposal: "Proposal", sets: Sequence["SetPreview"]) -> None:
-    header, file = detected.header, proposal.file
+    header, file, classes = detected.header, proposal.file, list(detected.class_counts.items())
     print_facts(
         (
             ("found", _found(detected)),
-            ("classes", ", ".join(f"{number} {name}: {n}" for number, (name, n) in enumerate(_classes(detected)))),
+            ("classes", ", ".join(f"{number} {name}: {n}" for number, (name, n) in enumerate(classes[:20]))),
             ("size", f"{header.width} x {header.height}, scaled to {detected.options['size']}" if header else ""),
             ("network", f"{file.network.name} {dict(file.network.options)}"),
             ("forgets", f"{file.splits.forget.fraction:g} of the training set, by {file.splits.forget.by}"),
@@ -134,10 +132,6 @@ def _found(detected: "Detected") -> str:
     persons = f" of {len(set(detected.images.persons.tolist()))} persons" if detected.images.knows_persons else ""
     example = "rows" if detected.features else "images"
     return f"{len(detected.images)} {example} of {detected.images.n_classes} classes{persons}"
-
-
-def _classes(detected: "Detected") -> list[tuple[str, int]]:
-    return list(detected.class_counts.items())[:20]
 
 
 def _about(seconds: float) -> str:

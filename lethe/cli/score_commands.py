@@ -11,6 +11,7 @@ from rich.progress import track
 from rich.table import Table
 
 from lethe.cli.output import notes
+from lethe.errors import InvalidInput
 from lethe.metrics.scoring.attacks.family import DEFAULT_ATTACKS, AttackFamily
 
 if TYPE_CHECKING:
@@ -61,21 +62,18 @@ def score(  # noqa: PLR0917 - typer makes its options from these parameters
     """
     from lethe.api.score_inputs import read_outputs, split_outputs
     from lethe.metrics.core.input_warnings import scale_warnings
-    from lethe.metrics.core.invalid_input import InvalidScoreInput
     from lethe.metrics.scoring.attacks.family import few_models_warnings
 
-    try:
-        u = read_outputs(unlearned)
-        r, other = split_outputs(retrained, oracle, split)
-        plan = _plan(setup, u, models=models, n_experiments=experiments)
-        if plan is not None:
-            _require_plain(bootstrap=bootstrap, oracle=oracle, plot=plot)
-            report = _experiments_report(u, r, plan, attacks=attacks, seed=seed)
-        else:
-            report = _report(u, r, attacks=attacks, n_resamples=bootstrap, seed=seed, oracle=other, picture=plot)
-    except InvalidScoreInput as error:
-        Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(code=1) from error
+    u = read_outputs(unlearned)
+    r, other = split_outputs(retrained, oracle, split)
+    plan = _plan(setup, u, models=models, n_experiments=experiments)
+    if plan is None:
+        report = _report(u, r, attacks=attacks, n_resamples=bootstrap, seed=seed, oracle=other, picture=plot)
+    else:
+        for option, is_given in {"--bootstrap": bootstrap > 0, "--oracle": oracle, "--plot": plot}.items():
+            if is_given:
+                raise InvalidInput(f"{option} belongs to a single experiment; its intervals come from E here")
+        report = _experiments_report(u, r, plan, attacks=attacks, seed=seed)
     warnings = scale_warnings(u.confidences, r.confidences) + few_models_warnings(report["n_models"])
     for warning in warnings:
         Console(stderr=True).print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
@@ -87,13 +85,12 @@ def score(  # noqa: PLR0917 - typer makes its options from these parameters
 
 def _plan(setup: str, outputs: "ModelOutputs", *, models: int | None, n_experiments: int) -> "SetupPlan | None":
     """Return the plan of several experiments, or None for a single plain score."""
-    from lethe.metrics.core.invalid_input import InvalidScoreInput
     from lethe.metrics.scoring.protocols import EvaluationSetup, SetupPlan
 
     try:
         kind = EvaluationSetup(setup)
     except ValueError as error:
-        raise InvalidScoreInput(f"unknown setup {setup!r}; there are {', '.join(EvaluationSetup)}") from error
+        raise InvalidInput(f"unknown setup {setup!r}; there are {', '.join(EvaluationSetup)}") from error
     n_stored = len(outputs.confidences)
     if kind is EvaluationSetup.BOOTSTRAP:
         n_models = max(2, n_stored // 8) if models is None else models
@@ -101,19 +98,10 @@ def _plan(setup: str, outputs: "ModelOutputs", *, models: int | None, n_experime
     if n_experiments == 1 and models in (None, n_stored):
         return None
     if models is None and n_stored % n_experiments:
-        raise InvalidScoreInput(f"{n_stored} unlearned models do not divide into {n_experiments} experiments")
+        raise InvalidInput(f"{n_stored} unlearned models do not divide into {n_experiments} experiments")
     return SetupPlan(
         kind, n_models=n_stored // n_experiments if models is None else models, n_experiments=n_experiments
     )
-
-
-def _require_plain(*, bootstrap: int, oracle: Path | None, plot: Path | None) -> None:
-    from lethe.metrics.core.invalid_input import InvalidScoreInput
-
-    given = {"--bootstrap": bootstrap > 0, "--oracle": oracle is not None, "--plot": plot is not None}
-    for option, present in given.items():
-        if present:
-            raise InvalidScoreInput(f"{option} belongs to a single experiment; its intervals come from E here")
 
 
 def _report(

@@ -3,7 +3,7 @@
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -69,7 +69,9 @@ def submit(
         client = server.client
         sent = client.submit(server.slug, path, message=message or label, tasks=tasks or ())
         if not server.as_json:
-            received = f"Received as [bold]{sent['id']}[/] in {server.slug}; {_left(sent['quota'])}."
+            left, next_at = sent["quota"]["remaining"], local_time(sent["quota"]["resets_at"])
+            more = f"{left} more today" if left else f"the next after {next_at}"
+            received = f"Received as [bold]{sent['id']}[/] in {server.slug}; {more}."
             console.print(received, highlight=False)
             console.print(f"Its page: {client.url}/submissions/{sent['id']}", highlight=False, soft_wrap=True)
         ended = _followed(client, sent["id"], quiet=server.as_json) if wait else sent
@@ -203,19 +205,6 @@ def _wait_text(submission: JsonObject) -> str | None:
     return f"{wait['reason']}{ahead}" + (f", about {duration_text(wait['seconds'])}" if wait["seconds"] else "")
 
 
-def _run_time_text(score: JsonObject) -> str | None:
-    """Return what a run takes at most; None without a score, and of servers that do not compare it with its limit."""
-    if not score.get("run_limit_s"):
-        return None
-    return f"at most {compare_with_limit(score['run_time_s'], score['run_limit_s'], score['run_time_of'])} (median)"
-
-
-def _costs_text(explanation: JsonObject) -> str | None:
-    """Return which factor costs how much of a score; None where its factors are not shown."""
-    costs = explanation.get("costs", {})
-    return ", ".join(f"{name.replace('_', ' ')} {share:.0%}" for name, share in costs.items()) or None
-
-
 def _failure_text(client: LetheClient, submission: JsonObject) -> str:
     """Return what a failed run on the public sample ended with: its whole traceback. Empty for any other end."""
     failure = submission["failure"] or {}
@@ -231,6 +220,8 @@ def _print_submission(submission: JsonObject, placing: JsonObject, *, as_json: b
     progress, score = submission["progress"] or {}, submission["score"] or {}
     failure = submission["failure"] or {}
     context, explanation = submission.get("context") or {}, submission.get("explanation") or {}
+    costs = explanation.get("costs", {}).items()
+    run: list[Any] = [score.get(name) for name in ("run_time_s", "run_limit_s", "run_time_of")]
     print_facts(
         (
             ("submission", submission["id"]),
@@ -244,9 +235,9 @@ def _print_submission(submission: JsonObject, placing: JsonObject, *, as_json: b
             ("share of the oracle", share_text(placing.get("share_of_oracle"))),
             ("team's rank", rank_text(placing)),
             *((f"beside it: {one['name']}", score_text(one["score"])) for one in context.get("references", ())),
-            ("share of the loss", _costs_text(explanation)),
+            ("share of the loss", ", ".join(f"{name.replace('_', ' ')} {share:.0%}" for name, share in costs) or None),
             ("try next", explanation.get("advice") or context.get("advice")),
-            ("one run", _run_time_text(score)),
+            ("one run", f"at most {compare_with_limit(*run)} (median)" if score.get("run_limit_s") else None),
             ("unconfirmed", UNCONFIRMED if score.get("is_unconfirmed") else None),
             ("time taken", duration_text(time_taken_s(submission))),
             ("error", failure.get("error_class")),
@@ -292,10 +283,4 @@ def _row(submission: JsonObject) -> tuple[object, ...]:
         score_text(public_score(submission)),
         "yes" if submission["selected"] else None,
         submission["message"],
-    )
-
-
-def _left(quota: JsonObject) -> str:
-    return (
-        f"{quota['remaining']} more today" if quota["remaining"] else f"the next after {local_time(quota['resets_at'])}"
     )

@@ -331,11 +331,8 @@ def _problem(response: httpx.Response) -> JsonObject:
 
 def _problem_text(status: int, problem: JsonObject) -> str:
     lines = [f"{problem.get('title', 'error')} ({status}): {problem.get('detail', '')}"]
-    wrong = problem.get("errors") or []
-    lines += [f"  {_wrong_value(item)}" for item in wrong if str(item.get("message")) not in lines[0]]
+    for item in problem.get("errors") or []:
+        if str(item.get("message")) not in lines[0]:
+            was = f" (was {item['value']})" if item.get("value") else ""
+            lines.append(f"  {item.get('field')}: {item.get('message')}{was}")
     return "\n".join(lines)
-
-
-def _wrong_value(item: JsonObject) -> str:
-    value = item.get("value")
-    return f"{item.get('field')}: {item.get('message')}" + (f" (was {value})" if value else "")

@@ -4,7 +4,6 @@ The same models are the worker's recipe for preparing splits, so a competition i
 """
 
 import re
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -234,7 +233,7 @@ class CompetitionFile(Section):
     @model_validator(mode="after")
     def _dates_in_order(self) -> Self:
         if self.closes_at <= self.opens_at:
-            raise ValueError(f"closes_at: must be later than opens_at ({_iso(self.opens_at)})")
+            raise ValueError(f"closes_at: must be later than opens_at ({self.opens_at.isoformat(timespec='seconds')})")
         if self.merge_deadline and not self.opens_at <= self.merge_deadline <= self.closes_at:
             raise ValueError("merge_deadline: must lie between opens_at and closes_at")
         return self
@@ -325,17 +324,11 @@ def parse_competition(text: str, *, source: str = "competition file") -> Competi
         named = {violation.field for violation in wrong}
         wrong += tuple(each for each in list_violations(error) if each.field not in named)
     else:
-        wrong += tuple(_too_few_models(each) for each in file.evaluated if each.divides_too_few)
+        for each in file.evaluated:
+            why = f"since {each.scoring.attacks} attacks fit on one half of the models and judge on the other"
+            least = Violation("n_models", f"must be at least {MIN_MODELS_DIVIDED}, {why}", str(each.n_models))
+            wrong += (least,) if each.divides_too_few else ()
     if wrong:
         mistakes = tuple(with_suggestion(violation, CompetitionFile) for violation in said_once(wrong, data))
         raise InvalidCompetitionFile.from_violations(mistakes, source=source)
     return file
-
-
-def _too_few_models(file: CompetitionFile) -> Violation:
-    why = f"{file.scoring.attacks} attacks fit on one half of the models and judge on the other"
-    return Violation("n_models", f"must be at least {MIN_MODELS_DIVIDED}, since {why}", str(file.n_models))
-
-
-def _iso(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds")

@@ -101,7 +101,7 @@ def _fields_at(model: Model, places: Sequence[str]) -> list[str]:
     for place in places:
         if place.isdigit():
             continue
-        tagged = [each for each in models if _kind(each) == place]
+        tagged = [each for each in models if "kind" in each.model_fields and each.model_fields["kind"].default == place]
         models = tagged or [
             found
             for each in models
@@ -109,10 +109,6 @@ def _fields_at(model: Model, places: Sequence[str]) -> list[str]:
             for found in _models(each.model_fields[place].annotation)
         ]
     return [name for each in models for name in each.model_fields]
-
-
-def _kind(model: Model) -> object:
-    return model.model_fields["kind"].default if "kind" in model.model_fields else None
 
 
 def _models(annotation: Any) -> Iterator[Model]:

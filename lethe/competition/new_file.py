@@ -23,19 +23,16 @@ def require_new(file: CompetitionFile, *, at: datetime, source: str = "competiti
 
     at: now, with its time zone.
     """
-    wrong = list(_of_competition(file, at))
+    wrong = []
+    if file.closes_at <= at:
+        past = f"is past: nobody could submit. It is {at.isoformat(timespec='minutes')} now"
+        wrong.append(Violation("closes_at", past, file.closes_at.isoformat()))
     for place, task in enumerate(file.tasks):
         wrong += [replace(each, field=f"tasks.{place}.{each.field}") for each in _of_evaluated(task)]
     if not file.tasks:
         wrong += _of_evaluated(file)
     if wrong:
         raise InvalidCompetitionFile.from_violations(tuple(wrong), source=source)
-
-
-def _of_competition(file: CompetitionFile, at: datetime) -> Iterator[Violation]:
-    if file.closes_at <= at:
-        past = f"is past: nobody could submit. It is {at.isoformat(timespec='minutes')} now"
-        yield Violation("closes_at", past, file.closes_at.isoformat())
 
 
 def _of_evaluated(file: CompetitionFile) -> Iterator[Violation]:

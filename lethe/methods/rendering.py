@@ -19,6 +19,7 @@ from typing import Literal
 from lethe.errors import InvalidInput
 from lethe.methods.catalogue import Constant, MethodInfo, Value, constants_in, method_info, method_source, settable
 from lethe.methods.inlining import parse
+from lethe.text_files import read_text
 
 TOKEN = re.compile(r"\(([^()]*)\)\*(\w+)|(\w+)")
 SEQUENCE = ["first.unlearning(net, *data)", "second.unlearning(net, *data)"]
@@ -150,8 +151,8 @@ def read_method(name: str) -> tuple[str, str]:
         return name, method_source(name)
     path = Path(name)
     try:
-        return path.stem, path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return path.stem, read_text(path)
+    except (OSError, ValueError) as error:
         raise InvalidInput(f"the method file {path} cannot be read: {error}") from error
 
 

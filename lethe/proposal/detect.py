@@ -254,7 +254,8 @@ def _of_images(
     if not images.knows_persons:
         found.append(NO_PERSONS.format("image"))
     channels = 3 if any(each.channels == 3 for each in headers) or not headers else 1
-    options |= {"size": _side(usual), "channels": channels}
+    side = min(64, max(8, min(usual.width, usual.height))) if usual else 32  # the pictures' own up to 64 pixels
+    options |= {"size": side, "channels": channels}
     return Detected("folder", options, images, usual, notes=tuple(found), class_counts=_counts(images))
 
 
@@ -297,11 +298,6 @@ def _notes_on_copies(source: Source, images: ImageList) -> list[str]:
         f"{len(pairs)} images are copies of another, {len(across)} of them in another class, first {two} of {one}: "
         "take them away, or one may be forgotten while the other is kept"
     ]
-
-
-def _side(header: ImageHeader | None) -> int:
-    """Return the side of the squares that images are scaled to: their own up to 64 pixels."""
-    return 32 if header is None else min(64, max(8, min(header.width, header.height)))
 
 
 def _from_questions(source: Source, files: Sequence[str]) -> Detected:

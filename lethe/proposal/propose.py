@@ -112,7 +112,8 @@ def propose(
     file = parse_competition(to_toml(values))
     retraining_s = _retraining_s(detected, file)
     if "n_models" not in given and retraining_s:
-        values["n_models"] = _affordable(retraining_s)
+        affordable = (n for n in MODELS if 2 * (2 * n + 1) * retraining_s <= MAX_PREPARATION_S)
+        values["n_models"] = next(affordable, MODELS[-1])
     run_s = SHARE * retraining_s
     if "limits.run_start_time_s" not in given and retraining_s:  # too little to retrain in
         values["limits.run_start_time_s"] = round(min(1.0, max(0.05, run_s / 4)), 2)
@@ -223,10 +224,6 @@ def _retraining_s(detected: Detected, file: CompetitionFile) -> float:
     n_train = len(detected.images) * (1 - splits.validation_fraction - splits.test_fraction)
     n_retain = int(n_train * (1 - splits.forget.fraction))
     return retraining_seconds(operations, file.training, n_images=n_retain)
-
-
-def _affordable(retraining_s: float) -> int:
-    return next((n for n in MODELS if 2 * (2 * n + 1) * retraining_s <= MAX_PREPARATION_S), MODELS[-1])
 
 
 def _written(value: Any) -> str:

@@ -65,17 +65,12 @@ def _accuracies(split_dir: Path, manifest: Manifest) -> list[str]:
     retrained = stored["retrained"]
     lines = ["| models | retain accuracy | test accuracy | score |", "|---|---|---|---|"]
     for side, outputs in stored.items():
-        value = "" if side == "retrained" else f"{_score(outputs, retrained):.4g}"
+        compared = (_as_many(each, len(retrained)) for each in (outputs, retrained))
+        value = "" if side == "retrained" else f"{score(*compared).headline:.4g}"
         lines.append(
             f"| {side} | {outputs.retain_accuracy.mean():.4f} | {outputs.test_accuracy.mean():.4f} | {value} |"
         )
     return lines
-
-
-def _score(outputs: Any, retrained: Any) -> float:
-    n_models = len(retrained)
-    sides = (_as_many(side, n_models) for side in (outputs, retrained))
-    return score(*sides).headline
 
 
 def _as_many(outputs: Any, n_models: int) -> ModelOutputs:
@@ -132,7 +127,9 @@ def export_split(
     if not licence.strip():
         raise InvalidInput("a licence is needed: whoever fetches the split must know what the data may be used for")
     complete = Manifest.read(split_dir)
-    names = [name for name in sorted(complete.files) if _belongs(name, checkpoints=checkpoints)]
+    # without the sample of smoke runs, and pages
+    of_split = [name for name in sorted(complete.files) if NAME.fullmatch(name) and name.endswith(SUFFIXES)]
+    names = [name for name in of_split if checkpoints or not _is_checkpoint(name)]
     manifest = require_whole(split_dir, only=names)
     changed = _smaller_outputs(split_dir, names, leave_out) if leave_out else {}
     names = [name for name in names if changed.get(name) != b""]
@@ -164,12 +161,6 @@ def export_split(
     return described
 
 
-def _belongs(name: str, *, checkpoints: bool) -> bool:
-    if NAME.fullmatch(name) is None or not name.endswith(SUFFIXES):
-        return False  # the sample of smoke runs, and pages
-    return checkpoints or not _is_checkpoint(name)
-
-
 def _is_checkpoint(name: str) -> bool:
     return name.startswith("hidden/") and Path(name).name.startswith("models-")
 
@@ -180,13 +171,10 @@ def _smaller_outputs(split_dir: Path, names: list[str], leave_out: Collection[in
     for name in names:
         if name.startswith("hidden/") and name.endswith("/outputs.safetensors"):
             tensors, metadata = read_tensors_and_metadata(split_dir / name)
-            kept = {key: tensor for key, tensor in tensors.items() if _level(key) not in leave_out}
+            levels = {key: int(ARRAYS[key].level) if key in ARRAYS else 0 for key in tensors}
+            kept = {key: tensor for key, tensor in tensors.items() if levels[key] not in leave_out}
             changed[name] = save(kept, metadata=metadata or None) if kept else b""
     return changed
-
-
-def _level(array: str) -> int:
-    return int(ARRAYS[array].level) if array in ARRAYS else 0
 
 
 def _only(manifest: Manifest, records: Mapping[str, FileRecord], leave_out: Collection[int]) -> Manifest:

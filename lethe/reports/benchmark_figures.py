@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lethe.benchmark.results import RETAIN_UTILITY, BenchmarkResults, benchmark_results, higher_is_better
-from lethe.benchmark.tuned_methods import TUNED
+from lethe.benchmark.store import TUNED
 from lethe.errors import InvalidInput
 from lethe.metrics.benchmark.rankings import pareto_frontier
 from lethe.metrics.core.invalid_input import InvalidScoreInput

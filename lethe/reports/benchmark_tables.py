@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lethe.benchmark.results import RETAIN_UTILITY, BenchmarkResults, benchmark_results, higher_is_better
-from lethe.benchmark.tuned_methods import TUNED
+from lethe.benchmark.store import TUNED
 from lethe.metrics.benchmark.rankings import N_GROUPS, dense_ranks, pareto_counts, ranking_groups
 from lethe.metrics.benchmark.training_choices import epsilon_correlation
 from lethe.metrics.core.arrays import Float64, Int64

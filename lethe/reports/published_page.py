@@ -306,7 +306,9 @@ def _sections(content: Content) -> Iterator[str]:
     counts = f"{len(content['methods'])} methods, {len(content['cells'])} cells, {content['n_models']} models a side"
     yield f"<p>{counts}. Made at {escape(content['made_at'])}. F: the method failed; —: there is no value.</p>"
     yield "<h2>Tables</h2>"
-    yield from (_html_table(table) for table in benchmark_tables(content))
+    for table in benchmark_tables(content):
+        shown = html_table([column.name for column in table.columns], map(table.shown, table.rows))
+        yield f'<div class="wide"><h3>{escape(table.title)}</h3>{shown}</div>'
     yield "<h2>Figures</h2>"
     yield from (f"<h3>{kind}</h3>{as_svg(draw(content, kind))}" for kind in fitting_kinds(content))
     yield "<h2>Failures and notes</h2>"
@@ -324,11 +326,6 @@ def _sections(content: Content) -> Iterator[str]:
     facts = {name: content[name] for name in ("versions", "machine", "benchmark_sha256", "results_sha256")}
     keys = {method["name"]: method["key"] for method in content["methods"]}
     yield f"<pre>{escape(json.dumps(facts | {'methods': keys}, indent=1))}</pre>"
-
-
-def _html_table(table: Table) -> str:
-    shown = html_table([column.name for column in table.columns], map(table.shown, table.rows))
-    return f'<div class="wide"><h3>{escape(table.title)}</h3>{shown}</div>'
 
 
 def _remarks(content: Content) -> Iterator[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.benchmark.results import BenchmarkResults, benchmark_results, higher_is_better
-from lethe.benchmark.tuned_methods import TUNED, UNTUNED
+from lethe.benchmark.store import TUNED, UNTUNED
 from lethe.metrics.benchmark.rankings import holm, paired_t
 from lethe.metrics.core.arrays import Float64, Int64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
@@ -265,7 +265,8 @@ def agreement_sentence(first: Mapping[str, Any], second: Mapping[str, Any], metr
     """Return Kendall's tau of the means of the methods that both have, without those that are 0 in either."""
     from scipy.stats import kendalltau  # noqa: PLC0415  slow to import, needed here alone
 
-    means = [_means(content, metric) for content in (first, second)]
+    ranked = [ranked_of(content, metric) for content in (first, second)]
+    means = [dict(zip(each.methods, map(float, each.found.mean), strict=True)) for each in ranked]
     common = [name for name in means[0] if means[0][name] and means[1].get(name)]
     tau, p_value = kendalltau(*([mean[name] for name in common] for mean in means))
     decided = "" if p_value < LEVEL else ", which decides nothing"
@@ -273,8 +274,3 @@ def agreement_sentence(first: Mapping[str, Any], second: Mapping[str, Any], metr
         f"Kendall's tau of {NAMES[metric]} over the {len(common)} common methods that are 0 in neither is {tau:.2f} "
         f"(p = {p_value:.2f}){decided}."
     )
-
-
-def _means(content: Mapping[str, Any], metric: str) -> dict[str, float]:
-    ranked = ranked_of(content, metric)
-    return dict(zip(ranked.methods, map(float, ranked.found.mean), strict=True))

@@ -27,15 +27,11 @@ def csv_lines(rows: Iterable[Sequence[object]], *, line_end: str = "\r\n") -> It
     buffer = io.StringIO()
     writer = csv.writer(buffer, quoting=csv.QUOTE_NONNUMERIC, lineterminator=line_end)
     for row in rows:
-        writer.writerow([_shown_cell(value) for value in row])
+        # an apostrophe before a formula says that it is text
+        writer.writerow([f"'{cell}" if isinstance(cell, str) and _begins_formula(cell) else cell for cell in row])
         yield buffer.getvalue()
         buffer.seek(0)
         buffer.truncate()
-
-
-def _shown_cell(value: object) -> object:
-    """Return a cell's value; text that begins a formula has an apostrophe before it, which says that it is text."""
-    return f"'{value}" if isinstance(value, str) and _begins_formula(value) else value
 
 
 def _begins_formula(text: str) -> bool:
@@ -43,11 +39,8 @@ def _begins_formula(text: str) -> bool:
     if text[:1] in ("\t", "\r", "\n"):
         return True
     plain = unicodedata.normalize("NFKC", text).translate(LOOK_ALIKES)
-    return next((letter for letter in plain if not _is_invisible(letter)), "") in STARTS
-
-
-def _is_invisible(letter: str) -> bool:
-    return letter.isspace() or unicodedata.category(letter) in ("Cc", "Cf")
+    visible = (each for each in plain if not (each.isspace() or unicodedata.category(each) in ("Cc", "Cf")))
+    return next(visible, "") in STARTS
 
 
 def json_text(document: Any) -> str:

@@ -14,10 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from lethe.errors import InvalidSubmission, Violation
 from lethe.submission import notebook
 from lethe.submission.archive import common_folder, refused
-from lethe.submission.batch_style import Style, sample_style
 from lethe.submission.ipython_magics import with_bodies_parsed
 from lethe.submission.notebook import Mode
-from lethe.submission.parsing import MAX_LEVELS, is_too_deep, parse_python, reached_definitions
+from lethe.submission.parsing import MAX_LEVELS, Style, is_too_deep, parse_python, reached_definitions, sample_style
 from lethe.submission.requirements import missing_modules
 from lethe.submission.signatures import Entry, Imported, ImportedFile, NotCallable, find_callable, from_elsewhere
 from lethe.text_files import decode_text
@@ -186,19 +185,14 @@ def _found(
     try:
         found = find_callable(trees, name, signature=wanted, imported=imported)
     except NotCallable as error:
-        cell, line = _find_cell(error.line, starts)
+        cell = bisect_left(starts, error.line)  # from 1, with the line in it
+        line = error.line - (starts[cell - 1] if starts else 0)
         place = f"{file}, cell {cell}" if starts else error.file or file
         raise _refused(place, str(error), line=line) from error
     if found is None:
         foreign = f". {FOREIGN_HINT}" if any(map(_is_foreign, trees)) else ""
         raise _refused(file, f"has no function {name!r} at its top level; define {wanted}{foreign}")
     return found
-
-
-def _find_cell(line: int, starts: Sequence[int]) -> tuple[int, int]:
-    """Return the cell, from 1, that a line of the whole notebook lies in, and its line there."""
-    cell = bisect_left(starts, line)
-    return cell, line - (starts[cell - 1] if starts else 0)
 
 
 def _is_foreign(tree: ast.Module) -> bool:

@@ -6,7 +6,7 @@ string or an expression stays what it is. Nothing is run here.
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from lethe.submission.parsing import dotted, parse_python
 
@@ -30,7 +30,7 @@ def to_python(cell: str, *, inside: int = 0) -> str:
     if inside > MAX_CELL_MAGICS or is_python(cell):
         return cell
     lines = cell.split("\n")
-    first = next((number for number, line in enumerate(lines) if line.strip() and not _is_comment(line)), 0)
+    first = next((number for number, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), 0)
     if magic := _CELL_MAGIC.match(lines[first]):
         return _whole_cell(lines, first, name=magic[1], rest=magic[2], inside=inside)
     return _lines_to_python(lines)
@@ -43,10 +43,6 @@ def is_python(text: str) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True
-
-
-def _is_comment(line: str) -> bool:
-    return line.lstrip().startswith("#")
 
 
 def _whole_cell(lines: list[str], first: int, *, name: str, rest: str, inside: int) -> str:
@@ -188,9 +184,4 @@ def _arguments(node: ast.stmt, called: str) -> list[object]:
     call = node.value if isinstance(node, ast.Expr) else None
     if not isinstance(call, ast.Call) or dotted(call.func) != called or call.keywords:
         return []
-    return list(_constants(call))
-
-
-def _constants(call: ast.Call) -> Iterator[object]:
-    for argument in call.args:
-        yield argument.value if isinstance(argument, ast.Constant) else None
+    return [argument.value if isinstance(argument, ast.Constant) else None for argument in call.args]

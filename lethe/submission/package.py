@@ -91,7 +91,9 @@ def load_package(
         _check_function_mode(filename, modes=modes)
     source = _read(data, filename, kind=kind, limits=limits, sources_only=sources_only)
     if source.cells is not None:
-        return _notebook_package(kind, source.cells, filename, modes=modes, libraries=libraries)
+        mode = _mode(source.cells, filename, modes=modes)
+        entry_point = entry_point_of_notebook(source.cells, mode=mode, shown_as=filename, libraries=libraries)
+        return Package(kind, notebook.list_files(source.cells), entry_point)
     _check_function_mode(filename, modes=modes)
     shown_as = filename if kind == "py" else None
     return _plain_package(kind, source.files, shown_as=shown_as, libraries=libraries, task=task)
@@ -173,14 +175,6 @@ def _plain_package(kind: str, files: dict[str, bytes], *, shown_as: str | None, 
     return Package(kind, files, replace(entry_point, notes=notes))
 
 
-def _notebook_package(
-    kind: str, cells: Sequence[str], filename: str, *, modes: Sequence[Mode], libraries: str
-) -> Package:
-    mode = _mode(cells, filename, modes=modes)
-    entry_point = entry_point_of_notebook(cells, mode=mode, shown_as=filename, libraries=libraries)
-    return Package(kind, notebook.list_files(cells), entry_point)
-
-
 def _check_function_mode(filename: str, *, modes: Sequence[Mode]) -> None:
     if "function" not in modes:
         raise refused(
@@ -202,10 +196,10 @@ def read_zip(data: bytes, *, limits: PackageLimits = LIMITS, sources_only: bool 
     """
     with checked_archive(io.BytesIO(data), limits=limits) as (archive, entries):
         _check_sources(entries, limits=limits)
-        files = {
-            entry.filename: _content(archive, entry, keep=is_source(entry.filename) or not sources_only)
-            for entry in entries
-        }
+        files = {}
+        for entry in entries:
+            keep = is_source(entry.filename) or not sources_only
+            files[entry.filename] = b"".join(chunk for chunk in read_chunks(archive, entry) if keep)
     return files if _is_package(files) else without_folder(files)
 
 
@@ -227,10 +221,6 @@ def _is_package(files: Mapping[str, bytes]) -> bool:
         for path, content in files.items()
         if path.endswith(".py")
     )
-
-
-def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, *, keep: bool) -> bytes:
-    return b"".join(chunk for chunk in read_chunks(archive, entry) if keep)
 
 
 def _check_sources(entries: Sequence[zipfile.ZipInfo], *, limits: PackageLimits) -> None:

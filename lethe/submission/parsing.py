@@ -1,11 +1,16 @@
-"""Python's parser for text that a participant sent, how deeply it may be nested, and the names in it."""
+"""Python's parser for text that a participant sent, how deeply it may be nested, and the names in it.
+
+How code reads a batch, by the competition's keys or as a pair of inputs and targets, is seen without running it.
+"""
 
 import ast
+import re
 import threading
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Literal
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -101,3 +106,126 @@ def parse_python(text: str | bytes, *, filename: str = "<unknown>") -> ast.Modul
     """
     with suppress_syntax_warnings():
         return ast.parse(text, filename=filename)
+
+
+Style = Literal["dict", "tuple"]
+DICT_KEYS = frozenset({"image", "image_id", "age_group", "label", "age", "person_id"})
+# What hands on the batches of the loaders that it is given.
+WRAPPERS = frozenset(
+    "DataLoader chain cycle enumerate islice iter list next tqdm tqdm_notebook trange zip zip_longest".split()  # noqa: SIM905
+)
+ZIPS = frozenset({"zip", "zip_longest"})
+DICT_METHODS = frozenset({"items", "keys", "values"})
+LOADER = re.compile(r"load|retain|remain|forget|(^|_)(val|valid|validation|dl|ds|dataset)(_|$|\d)", re.IGNORECASE)
+PASSES = 3  # names that stand for a loader, for what wraps it, and for that
+
+
+def sample_style(trees: Sequence[ast.Module]) -> Style:
+    """Return how the code reads a batch: by the competition's keys, or by unpacking (inputs, targets).
+
+    `for x, y in loader`, or `x, y = batch` and `batch[0]` of its batches, without any of the keys, mean tuples;
+    everything else means dicts.
+    """
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    if any(_is_key(node) for node in nodes):
+        return "dict"
+    batches = _Batches(nodes)
+    return "tuple" if batches.are_pairs() and not batches.are_dicts() else "dict"
+
+
+class _Batches:
+    """loaders: names that stand for loaders, or for what wraps them. batches: names of their batches."""
+
+    def __init__(self, nodes: Sequence[ast.AST]) -> None:
+        self._nodes = nodes
+        self._loaders: set[str] = set()
+        self._batches: set[str] = set()
+        self._stale: set[int] = set()
+        for _ in range(PASSES):
+            for target, value in self._assigned():
+                if isinstance(target, ast.Name) and self._is_loader(value):
+                    (self._batches if _last_name(value) == "next" else self._loaders).add(target.id)
+        loops = [node for node in nodes if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension)]
+        self._targets = [target for loop in loops for target in self._matched(loop.target, loop.iter)]
+        self._batches |= {target.id for target in self._targets if isinstance(target, ast.Name)}
+        self._stale = {id(name) for node in nodes if isinstance(node, ast.For) for name in self._after_rebinding(node)}
+
+    def are_pairs(self) -> bool:
+        """Return whether a batch is unpacked into two, or read by position."""
+        if any(_is_pair(target) for target in self._targets):
+            return True
+        if any(_is_pair(target) and self._is_batch(value) for target, value in self._assigned()):
+            return True
+        return any(type(key) is int for key in self._keys())
+
+    def are_dicts(self) -> bool:
+        """Return whether a batch is read by names, or asked for its keys or values."""
+        if any(type(key) is str for key in self._keys()):
+            return True
+        attributes = (node for node in self._nodes if isinstance(node, ast.Attribute) and node.attr in DICT_METHODS)
+        return any(self._is_batch(node.value) for node in attributes)
+
+    def _keys(self) -> Iterator[object]:
+        """Yield the constants by which batches are subscripted."""
+        for node in self._nodes:
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and self._is_batch(node.value):
+                yield node.slice.value
+
+    def _after_rebinding(self, loop: ast.For) -> Iterator[ast.Name]:
+        """Yield where the loop reads a name that stood for a batch, and has been given something else."""
+        for node in ast.walk(loop):
+            if isinstance(node, ast.Assign) and not self._is_batch(node.value):
+                names = {getattr(target, "id", "") for target in node.targets} & self._batches
+                end = (node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+                later = (name for name in ast.walk(loop) if isinstance(name, ast.Name) and name.id in names)
+                yield from (name for name in later if (name.lineno, name.col_offset) > end)
+
+    def _assigned(self) -> Iterator[tuple[ast.expr, ast.expr]]:
+        for node in self._nodes:
+            if isinstance(node, ast.Assign):
+                yield from ((target, node.value) for target in node.targets)
+            elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+                yield node.optional_vars, node.context_expr
+
+    def _is_batch(self, value: ast.expr) -> bool:
+        if _last_name(value) == "next":
+            return self._is_loader(value)
+        if isinstance(value, ast.ListComp | ast.GeneratorExp):  # [part.to(device) for part in batch]
+            return self._is_batch(value.generators[0].iter)
+        if isinstance(value, ast.Call):
+            return _last_name(value) in ("list", "map", "tuple") and any(map(self._is_batch, value.args))
+        return isinstance(value, ast.Name) and value.id in self._batches and id(value) not in self._stale
+
+    def _is_loader(self, value: ast.expr) -> bool:
+        if isinstance(value, ast.Call):
+            return _last_name(value) in WRAPPERS and any(map(self._is_loader, value.args[:3]))
+        name = value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")
+        return name in self._loaders or (name not in self._batches and bool(LOADER.search(name)))
+
+    def _matched(self, target: ast.expr, source: ast.expr) -> Iterator[ast.expr]:
+        name = _last_name(source) if isinstance(source, ast.Call) else ""
+        parts = target.elts if isinstance(target, ast.Tuple | ast.List) else []
+        if isinstance(source, ast.Call) and name in ZIPS and len(parts) == len(source.args):
+            for part, argument in zip(parts, source.args, strict=True):
+                yield from self._matched(part, argument)
+        elif isinstance(source, ast.Call) and name == "enumerate" and len(parts) == 2 and source.args:
+            yield from self._matched(parts[1], source.args[0])
+        elif isinstance(source, ast.Call) and name in WRAPPERS and name not in ZIPS and source.args:
+            yield from self._matched(target, source.args[0])
+        elif not isinstance(source, ast.Call) and self._is_loader(source):
+            yield target
+
+
+def _is_key(node: ast.AST) -> bool:
+    key = node.slice if isinstance(node, ast.Subscript) else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop"):
+        key = node.args[0] if node.args else None
+    return isinstance(key, ast.Constant) and isinstance(key.value, str) and key.value in DICT_KEYS
+
+
+def _is_pair(target: ast.expr) -> bool:
+    return isinstance(target, ast.Tuple | ast.List) and len(target.elts) == 2
+
+
+def _last_name(value: ast.expr) -> str:
+    return dotted(value.func).rpartition(".")[2] if isinstance(value, ast.Call) else ""

@@ -119,7 +119,8 @@ def _extras_of_bound(node: ast.stmt, name: str, at: Lookup) -> tuple[str, ...]:
     if isinstance(value, ast.Name):
         return _extras_of_name(value.id, at)
     if isinstance(value, ast.Lambda):
-        return _extras_of_lambda(value, at.signature)
+        function = ast.FunctionDef("the lambda", value.args, [], [], lineno=value.lineno)
+        return known_extras(function, signature=at.signature)
     if isinstance(value, ast.Call):
         return _extras_of_call(value, at)
     return ()
@@ -152,11 +153,6 @@ def _extras_of_name(name: str, at: Lookup) -> tuple[str, ...]:
         return _extras_of_class(definition, signature=at.signature)
     found = find_callable(at.trees, name, signature=at.signature, imported=at.imported, follow=at.follow)
     return found.keywords if found else ()
-
-
-def _extras_of_lambda(node: ast.Lambda, signature: str) -> tuple[str, ...]:
-    function = ast.FunctionDef("the lambda", node.args, [], [], lineno=node.lineno)
-    return known_extras(function, signature=signature)
 
 
 def _definition(name: str, trees: Sequence[ast.Module]) -> ast.stmt | None:

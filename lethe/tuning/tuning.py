@@ -166,7 +166,7 @@ def tune(
 def _steps(study: Study, plan: SearchPlan, source: str, runs: TrialRuns) -> Iterator[tuple[int, Callable[[], None]]]:
     """Yield what is to be done, one trial's runs at a time, as the trials that are there ask for it."""
     question, next_settings = study.question, _sampler(study.question, source)
-    while len(study.trials) < plan.trials and not _is_used(study, plan):
+    while len(study.trials) < plan.trials and (plan.budget_epochs is None or study.work_epochs < plan.budget_epochs):
         if (settings := next_settings(study)) is None:
             break
         study.ended = False
@@ -184,10 +184,6 @@ def _steps(study: Study, plan: SearchPlan, source: str, runs: TrialRuns) -> Iter
     for number in _finalists(study):
         if study.trials[number].fresh is None and not study.trials[number].failure:
             yield number, lambda number=number: runs.fresh_score(number, runs=question.runs)  # type: ignore[misc]
-
-
-def _is_used(study: Study, plan: SearchPlan) -> bool:
-    return plan.budget_epochs is not None and study.work_epochs >= plan.budget_epochs
 
 
 def _rungs(study: Study) -> Iterator[tuple[int, list[int]]]:

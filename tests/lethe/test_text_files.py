@@ -24,12 +24,9 @@ def test_text_of_any_system_reads_alike(encoding: str, end: str) -> None:
     assert decode_text(f"ä = 1{end}b = 2{end}".encode(encoding)) == "ä = 1\nb = 2\n"
 
 
-def test_line_that_is_not_utf8_is_named() -> None:
+def test_line_that_is_not_utf8_is_named_and_words_lose_what_cannot_be_seen() -> None:
     with pytest.raises(ValueError, match="line 2 is not UTF-8 text: save the file as UTF-8"):
         decode_text("a\nä\n".encode("cp1252"))
-
-
-def test_words_lose_what_cannot_be_seen() -> None:
     assert without_invisible("\ufeffa\u200bda\u202e@example.org") == "ada@example.org"
 
 
@@ -44,19 +41,13 @@ def test_competition_file_of_windows_is_read(tmp_path: Path, encoding: str) -> N
     assert done.exit_code == 0, done.exception
 
 
-def test_questions_of_windows_are_read(tmp_path: Path) -> None:
+def test_questions_code_and_descriptions_of_windows_are_read(tmp_path: Path) -> None:
     rows = "".join(json.dumps({"question": f"q{n}", "answer": "a"}) + "\r\n" for n in range(2))
     (tmp_path / "q.jsonl").write_bytes(rows.encode("utf-8-sig"))
     assert [one.question for one in read_question_answers(tmp_path / "q.jsonl")] == ["q0", "q1"]
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
-def test_first_comment_steers_with_a_signature_before_it(encoding: str) -> None:
-    code = f"# lethe: samples = tuple\r\n{METHOD}".encode(encoding)
-    assert load_package(code, "a.py").entry_point.style == "tuple"
-
-
-def test_description_with_a_signature_is_read() -> None:
+    for encoding in ("utf-8", "utf-8-sig"):
+        code = f"# lethe: samples = tuple\r\n{METHOD}".encode(encoding)
+        assert load_package(code, "a.py").entry_point.style == "tuple"
     described = 'file = "mine.py"\r\n'.encode("utf-8-sig")
     files = {"submission.toml": described, "mine.py": METHOD.encode(), "other.py": b"x = 1\n"}
     assert load_package(zipped(files), "a.zip").entry_point.file == "mine.py"
@@ -82,17 +73,12 @@ def zipped(files: dict[str, bytes], *, system: int = 3, declared: bool = True) -
     return data
 
 
-@pytest.mark.parametrize("declared", [True, False])
-def test_decomposed_names_in_archives_are_composed(declared: bool) -> None:
-    files = {"submission.py": METHOD.encode(), "cafe\u0301.txt": b"1"}
-    assert set(read_zip(zipped(files, declared=declared))) == {"submission.py", "caf\u00e9.txt"}
-
-
-def test_archives_of_windows_have_folders() -> None:
-    files = {"submission.py": METHOD.encode(), "part\\more.py": b"x = 1\n"}
-    assert set(read_zip(zipped(files, system=0))) == {"submission.py", "part/more.py"}
-
-
-def test_what_systems_add_to_archives_is_left_out() -> None:
+def test_archives_of_any_system_hold_the_same_files() -> None:
+    own = {"submission.py": METHOD.encode()}
     added = dict.fromkeys(("._submission.py", "__MACOSX/._submission.py", "Thumbs.db", "desktop.ini"), b"1")
-    assert set(read_zip(zipped({"submission.py": METHOD.encode(), **added}))) == {"submission.py"}
+    assert set(read_zip(zipped({**own, **added}))) == {"submission.py"}
+    windows = zipped({**own, "part\\more.py": b"x = 1\n"}, system=0)
+    assert set(read_zip(windows)) == {"submission.py", "part/more.py"}
+    for declared in (True, False):  # names whose letters and accents are apart
+        decomposed = zipped({**own, "cafe\u0301.txt": b"1"}, declared=declared)
+        assert set(read_zip(decomposed)) == {"submission.py", "caf\u00e9.txt"}

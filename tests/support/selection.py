@@ -19,7 +19,7 @@ ELSEWHERE = tuple(
         "golden": ("trajectories/", "test_check.py"),
         "lethe": (
             *("api/", "benchmark/", "device/", "evaluation/", "huggingface/", "methods/", "preparation/", "training/"),
-            *("tuning/", "test_wheel.py", "test_entry_points.py", "test_plugin_example.py"),
+            *("tuning/", "test_wheel.py", "test_entry_points.py"),
             *("data/datasets/test_table.py", "reports/test_benchmark_report.py", "runtime/test_entry_environment.py"),
         ),
         "lethe/cli": tuple(f"test_{name}_command" for name in ("benchmark", "check", "methods", "metrics", "new")),

@@ -9,7 +9,7 @@ import typer
 
 from lethe.cli.context import Json
 from lethe.cli.output import console, notes, print_facts, print_json
-from lethe.cli.verify_command import Key, read_receipt
+from lethe.cli.reference_commands import Key, read_receipt
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput
 

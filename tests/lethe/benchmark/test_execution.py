@@ -77,38 +77,30 @@ def test_share_done_counts_what_lies_in_the_folder(finished, prepared_copy, tmp_
     assert shares[2] == pytest.approx(1.0)
 
 
-def test_every_run_is_stored(finished):
-    outputs = stored_outputs(units(*finished)["original"])
+def test_finished_benchmark_has_its_runs_costs_and_reasons_and_computes_nothing_again(finished):
+    path, out = finished
+    outputs = stored_outputs(units(path, out)["original"])
     assert outputs.confidences.shape == (4, 20)
     assert {"forget_loss", "test_loss", "retain_loss"} <= set(outputs.captured)
-
-
-def test_cost_is_stated_in_processor_time_and_in_work(finished):
-    path, out = finished
-    rows = collect(read_plan(path), BenchmarkFolder(out))["cells"]
-    (rows,) = [cell["rows"] for cell in rows.values()]
-    values = rows["finetune LR=0.05"]["values"]
+    (cell,) = collect(read_plan(path), BenchmarkFolder(out))["cells"].values()
+    values = cell["rows"]["finetune LR=0.05"]["values"]
     assert values["rte_work"]["value"] == 4.0  # epochs of training over one of finetuning
     assert values["rte_cpu"]["value"] > 0
-    assert rows["original"]["values"]["rte_work"]["value"] is None  # it passes nothing through the network
-    assert units(path, out)["broken"].read("cost") == {}
-
-
-def test_a_failing_method_has_its_reason(finished):
-    failure = units(*finished)["broken"].read("failure")
-    assert failure["run"] == 0
-    assert "ValueError" in failure["message"]
-    assert "line 3" in failure["message"]
-
-
-def test_a_second_run_computes_nothing(finished, tmp_path):
-    path, out = finished
+    assert cell["rows"]["original"]["values"]["rte_work"]["value"] is None  # it passes nothing through the network
+    broken = units(path, out)["broken"]
+    failure = broken.read("failure")
+    assert (broken.read("cost"), failure["run"]) == ({}, 0)
+    assert all(part in failure["message"] for part in ("ValueError", "line 3"))
     counted = CountedRuns()
     execute(path, out, open_runs=counted)
     assert counted.runs == []
+    progress = benchmark_progress(read_plan(path), BenchmarkFolder(out))
+    assert (progress.cells[0].n_done, progress.cells[0].n_failed, progress.left_units) == (2, 1, 0)
+    assert progress.left_s == 0.0
+    assert progress.cells[0].measured_s > 0.0
 
 
-def test_after_a_kill_only_the_rest_is_run(prepared_copy, monkeypatch):
+def test_after_a_kill_only_the_rest_is_run_with_the_same_bits(finished, prepared_copy, monkeypatch):
     monkeypatch.setattr("lethe.benchmark.method_runs.PART_RUNS", 1)
     path, out = prepared_copy
     with pytest.raises(Killed):
@@ -117,17 +109,9 @@ def test_after_a_kill_only_the_rest_is_run(prepared_copy, monkeypatch):
     counted = CountedRuns()
     execute(path, out, open_runs=counted)
     assert counted.runs == [2, 3, 0]  # the rest of finetune, and the one run of the broken method
-
-
-def test_runs_in_one_process_and_apart_have_the_same_bits(finished, prepared_copy, monkeypatch):
-    monkeypatch.setattr("lethe.benchmark.method_runs.PART_RUNS", 1)
-    path, out = prepared_copy
-    with pytest.raises(Killed):
-        execute(path, out, open_runs=CountedRuns(killed_at=6))
-    execute(path, out)
     label = "finetune LR=0.05"
-    whole, resumed = (stored_outputs(units(path, folder)[label]) for folder in (finished[1], out))
-    assert (whole.confidences == resumed.confidences).all()
+    in_one_process, apart = (stored_outputs(units(path, folder)[label]) for folder in (finished[1], out))
+    assert (in_one_process.confidences == apart.confidences).all()
 
 
 def test_a_unit_in_use_elsewhere_is_left_alone(prepared_copy, monkeypatch):
@@ -171,14 +155,6 @@ def test_a_cell_that_cannot_be_prepared_stops_no_other(finished, tmp_path):
     found = benchmark_progress(read_plan(tmp_path / "benchmark.toml"), BenchmarkFolder(tmp_path / "out"))
     assert [cell.split for cell in found.cells] == ["failed", "prepared"]
     assert found.left_units == 3
-
-
-def test_the_estimate_of_the_rest_is_of_what_was_measured(finished):
-    path, out = finished
-    progress = benchmark_progress(read_plan(path), BenchmarkFolder(out))
-    assert (progress.cells[0].n_done, progress.cells[0].n_failed, progress.left_units) == (2, 1, 0)
-    assert progress.left_s == 0.0
-    assert progress.cells[0].measured_s > 0.0
 
 
 def test_kept_weights_are_probed_beside_the_references(finished, tmp_path):

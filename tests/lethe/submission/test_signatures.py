@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from lethe.submission.batch_style import sample_style
+from lethe.submission.parsing import sample_style
 from lethe.submission.signatures import Entry, NotCallable, find_callable
 
 

@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lethe.cli.benchmarks.benchmark_source import further_processes, opened_runs, read_source
-from lethe.cli.benchmarks.meta_command import meta
-from lethe.cli.context import Json, Url, connected, import_from_checkout
-from lethe.cli.output import OverallProgress, console, notes, print_facts, print_json, print_table
+from lethe.cli.benchmark_source import further_processes, meta, opened_runs, read_source
+from lethe.cli.context import Commands, Output, Url, connected, import_from_checkout
+from lethe.cli.output import OverallProgress, console, notes, print_facts, print_table
 from lethe.errors import InvalidInput
 
 if TYPE_CHECKING:
     from lethe.benchmark.plan import Plan
 
-app = typer.Typer(
-    name="benchmark", help="Methods x data sets x networks, computed once, as tables.", no_args_is_help=True
-)
+app = Commands(name="benchmark", help="Methods x data sets x networks, computed once, as tables.", no_args_is_help=True)
 File = Annotated[Path, typer.Argument(help="A benchmark file (TOML).", metavar="FILE", exists=True, dir_okay=False)]
 Out = Annotated[Path, typer.Option("--out", "-o", help="The folder of results; several benchmarks may share it.")]
 Device = Annotated[str, typer.Option(help="Where models are trained when a cell is prepared: cpu or cuda.")]
@@ -42,16 +39,14 @@ def register_commands(parent: typer.Typer) -> None:
 
 
 @app.command()
-def validate(file: File, device: Device = "cpu", as_json: Json = False) -> None:
+def validate(output: Output, file: File, device: Device = "cpu") -> None:
     """Check a benchmark file and estimate what it costs."""
     from lethe.benchmark.estimate import estimate
     from lethe.benchmark.plan import read_plan
 
     plan = read_plan(file)
     found = estimate(plan, device=device)
-    if as_json:
-        print_json(found.as_json())
-        return
+    output.answer(found.as_json())
     print_facts((("benchmark", plan.file.slug), ("cells", len(plan.cells)), ("methods", len(plan.methods))))
     columns = ("cell", "models#", "runs#", "training#", "unlearning, at most#", "disk#")
     print_table("", columns, (row.as_text() for row in found.cells), empty="There is no cell.")
@@ -94,7 +89,7 @@ def run(  # noqa: PLR0917  typer makes its options from these parameters
 
     plan, folder = read_plan(file), BenchmarkFolder(out)
     if retry_failed:
-        from lethe.benchmark.tuned_methods import settled_methods
+        from lethe.benchmark.store import settled_methods
 
         for cell in plan.cells:
             for method in settled_methods(plan, folder, cell):
@@ -139,38 +134,36 @@ app.command(name="resume", help="Go on with a benchmark: the same as `run`, whic
 
 
 @app.command()
-def status(file: File, out: Out = OUT, as_json: Json = False, server: Server = False, url: Url = None) -> None:
+def status(output: Output, file: File, out: Out = OUT, server: Server = False, url: Url = None) -> None:
     """Show what is done, what failed and how long the rest takes, about."""
     from lethe.benchmark.plan import read_plan
     from lethe.benchmark.server_runs import get_status
 
     plan = read_plan(file)
     if not server:
-        _print_status(plan, out, as_json=as_json)
+        _print_status(plan, out, output)
         return
     with connected(url) as client:
-        _print_server_status(get_status(client, plan.file.slug), as_json=as_json)
+        _print_server_status(get_status(client, plan.file.slug), output)
 
 
-def _print_server_status(found: dict[str, Any], *, as_json: bool = False) -> None:
+def _print_server_status(found: dict[str, Any], output: Output | None = None) -> None:
     from lethe.benchmark.server_runs import left_text
 
-    if as_json:
-        print_json(found)
-        return
+    if output:
+        output.answer(found)
     columns = ("name", "split", "n_done", "n_failed", "n_runs", "wanted_runs")
     rows = [[str(cell[name]) for name in columns] for cell in found["progress"]]
     _print_progress(rows, found["failures"], left_text(found["left"], found["left_s"]))
 
 
-def _print_status(plan: "Plan", out: Path, *, as_json: bool = False) -> None:
+def _print_status(plan: "Plan", out: Path, output: Output | None = None) -> None:
     from lethe.benchmark.progress import benchmark_progress
     from lethe.benchmark.store import BenchmarkFolder
 
     found = benchmark_progress(plan, BenchmarkFolder(out))
-    if as_json:
-        print_json(found.as_json())
-        return
+    if output:
+        output.answer(found.as_json())
     _print_progress((row.as_text() for row in found.cells), found.failures, found.left_text)
 
 
@@ -296,45 +289,37 @@ def report(
 
 
 @app.command()
-def check(source: Source, out: Out = OUT, as_json: Json = False) -> None:
+def check(output: Output, source: Source, out: Out = OUT) -> None:
     """Compare a published page with its results, or results with orderings that the papers report.
 
     A folder of results with a README.md: the page is made again; exit status 1 where a number or sentence differs.
     All else, in a checkout: exit status 3 where a hard ordering fails.
     """
     content, page = read_source(source, out), Path(source) / "README.md"
-    if page.is_file():
-        _check_page(page, content, as_json=as_json)
-    else:
-        _check_orderings(content, as_json=as_json)
-
-
-def _check_page(page: Path, content: dict[str, Any], *, as_json: bool) -> None:
+    if not page.is_file():
+        _check_orderings(content, output)
+        return
     from lethe.reports.published_page import page_differences
     from lethe.text_files import read_text
 
     found = page_differences(read_text(page), content)
-    if as_json:
-        print_json(found)
-    else:
-        for line in found or [f"{page} is what its results give"]:
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+    output.answer(found, exit_status=int(bool(found)))
+    for line in found or [f"{page} is what its results give"]:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     if found:
         raise InvalidInput(f"{page} is not what its results give: {len(found)} lines differ")
 
 
-def _check_orderings(content: dict[str, Any], *, as_json: bool) -> None:
+def _check_orderings(content: dict[str, Any], output: Output) -> None:
     from dataclasses import asdict
 
     papers = import_from_checkout("benchmarks.papers.orderings", purpose="lethe benchmark check")
     found = papers.check_orderings(content)
-    if as_json:
-        print_json([asdict(each) for each in found])
-    else:
-        words = {True: "holds", False: "DOES NOT HOLD", None: "not decided"}
-        for each in found:
-            kind = "hard" if each.hard else "soft"
-            line = f"{each.id} {kind:4} {words[each.holds]:13} {each.cell}: {each.statement} ({each.numbers})"
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
-    if any(each.hard and each.holds is False for each in found):
-        raise typer.Exit(FAILED)
+    ended = FAILED if any(each.hard and each.holds is False for each in found) else 0
+    output.answer([asdict(each) for each in found], exit_status=ended)
+    words = {True: "holds", False: "DOES NOT HOLD", None: "not decided"}
+    for each in found:
+        kind = "hard" if each.hard else "soft"
+        line = f"{each.id} {kind:4} {words[each.holds]:13} {each.cell}: {each.statement} ({each.numbers})"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(ended)

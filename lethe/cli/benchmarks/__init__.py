@@ -1,1 +1,0 @@
-"""`lethe benchmark`."""
