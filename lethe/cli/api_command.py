@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx
 import typer
 
-from lethe.cli.context import PublicServer
+from lethe.cli.context import PublicServer, value_of
 from lethe.cli.output import console, print_json
 from lethe.client.api import TOML, UPLOAD_TIMEOUT_S, ApiError, JsonObject, LetheClient
 from lethe.errors import InvalidInput
@@ -110,7 +110,7 @@ def _body(given: Sequence[tuple[str, str]], *, file: str | None, upload: Path | 
     body = {} if text is None else _object(text, str(file), is_toml=is_toml)
     for name, value in given:
         keys = KEYS.findall(name) if NAME.fullmatch(name) else []
-        _set(body, keys, _value(value), name)
+        _set(body, keys, _file_text(value[1:]) if value.startswith("@") else value_of(value), name)
     return {"json": body} if given or text is not None else {}
 
 
@@ -129,16 +129,6 @@ def _object(text: str, name: str, *, is_toml: bool) -> JsonObject:
     if not isinstance(found, dict):
         raise InvalidInput(f"{name} must hold a JSON object")
     return found
-
-
-def _value(text: str) -> Any:
-    """Return a field's value: of JSON, the text of a file, or the text itself."""
-    if text.startswith("@"):
-        return _file_text(text[1:])
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _set(body: Any, keys: Sequence[str], value: Any, name: str) -> None:

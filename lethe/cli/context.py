@@ -1,6 +1,7 @@
 """What most commands share: which server and competition, an id by its first characters, packages of a checkout."""
 
 import inspect
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -188,3 +189,11 @@ def the_only_match(given: str, known: Iterable[str], *, what: str) -> str:
     if len(matching) > 1:
         raise InvalidInput(f"{given!r} begins {len(matching)} ids of the {what}: {', '.join(matching[:5])}")
     return matching[0]
+
+
+def value_of(text: str) -> Any:
+    """Return what a text says as JSON, else the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,6 +1,5 @@
 """Data on this machine: `lethe data` shows and makes it, `lethe prepare` makes splits of it."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from lethe.cli.context import Commands, Output
+from lethe.cli.context import Commands, Output, value_of
 from lethe.cli.output import console, notes, print_facts, print_table
 from lethe.competition.visibility import Visibility
 from lethe.data.catalogue import BY_NAME, SOURCES, DataSource, check_file, find_folder, stored_path
@@ -222,10 +221,7 @@ def _options(given: list[str]) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         if not equals:
             raise InvalidInput(f"--option must be KEY=VALUE, was {text!r}")
-        try:
-            options[key] = json.loads(value)
-        except json.JSONDecodeError:
-            options[key] = value
+        options[key] = value_of(value)
     return options
 
 

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
+from lethe.cli.context import value_of
 from lethe.cli.output import write_json
 from lethe.errors import InvalidInput
 from lethe.text_files import read_text
@@ -242,10 +243,7 @@ def _request(text: str) -> "Request":
         name, equals, value = setting.partition("=")
         if not equals:
             raise InvalidInput(f"{setting!r} in {text!r} is no parameter; write NAME=VALUE")
-        try:
-            parameters[name] = json.loads(value)
-        except json.JSONDecodeError:
-            parameters[name] = value
+        parameters[name] = value_of(value)
     return metric_id, parameters
 
 

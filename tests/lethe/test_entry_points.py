@@ -1,10 +1,11 @@
-"""What an installed package adds by entry points: a metric, methods, a dataset, a network."""
+"""What an installed package adds by entry points: examples/plugin, as a program finds it and as pip installs it."""
 
 import json
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,76 +14,36 @@ from tests.support.checkout import ROOT
 from tests.support.checkout import run as run_in
 from tests.support.forked_children import run_code
 
-METRIC = """
-from lethe.metrics import Direction, Metric, MetricResult
-from lethe.metrics.core.registry import Need
-
-def spread(unlearned):
-    '''Return the range of the accuracies.'''
-    return MetricResult(float(max(unlearned) - min(unlearned)))
-
-METRIC = Metric(
-    id="spread", title="Spread", function=spread, needs={"unlearned": Need("retain_accuracy")},
-    unit="share", direction=Direction.LOWER, source="this test", formula="max - min",
-)
-"""
-METHOD = '''"""Nothing
-
-Does nothing.
-
-Pseudo-code:
-    return
-Source: this test
-Budget: none
-Deterministic: yes
-Differences: none
-Needs: nothing
-"""
-raise SystemExit("the catalogue reads a method without running it")
-
-
-def unlearning(net, retain_loader, forget_loader, val_loader):
-    pass
-'''
-NETWORK = """
-from torch import nn
-
-def build(input_shape, n_classes, *, width: int = 3):
-    return nn.Sequential(nn.Flatten(), nn.LazyLinear(width), nn.Linear(width, n_classes))
-"""
-DATASET = """
-import numpy as np
-from lethe.data.datasets.image_dataset import ImageDataset
-
-def open_dots(options):
-    images = np.zeros((4, 1, 2, 2), np.uint8)
-    return ImageDataset(images=images, labels=np.array([0, 1, 0, 1]), persons=np.arange(4), n_classes=2)
-"""
-ENTRY_POINTS = """
-[lethe.metrics]
-spread = plugin.spread
-[lethe.methods]
-nothing = plugin.nothing
-[lethe.methods.text]
-silence = plugin.nothing
-[lethe.datasets]
-dots = plugin.dots:open_dots
-[lethe.networks]
-thin = plugin.thin:build
+PLUGIN = ROOT / "examples" / "plugin"
+LOOK = """
+import json
+from lethe.competition.file import Dataset
+from lethe.data.datasets.registry import open_dataset
+from lethe.methods.catalogue import method_ids, method_info
+from lethe.metrics import metrics
+from lethe.networks.builders import build
+net = build({"name": "bottleneck", "options": {"width": 5}, "input_shape": [1, 8, 8], "n_classes": 2})
+print(json.dumps({
+    "last metric": list(metrics())[-1],
+    "methods": ["shrink" in method_ids(), method_info("silence").task, "lethe_example.shrink" in sys.modules],
+    "examples": len(open_dataset(Dataset(name="stripes", options={"n": 40})).labels),
+    "width": len(net[1].bias),
+}))
 """
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A folder with an installed package."""
-    files = {"__init__": "", "spread": METRIC, "nothing": METHOD, "thin": NETWORK, "dots": DATASET}
-    (tmp_path / "plugin").mkdir()
-    for name, text in files.items():
-        (tmp_path / "plugin" / f"{name}.py").write_text(text)
+    """A folder with the installed package, which has a method for language models too."""
+    shutil.copytree(PLUGIN / "lethe_example", tmp_path / "lethe_example")
+    groups = tomllib.loads((PLUGIN / "pyproject.toml").read_text())["project"]["entry-points"]
+    lines = ["[lethe.methods.text]", "silence = lethe_example.shrink"]
+    for group, names in groups.items():
+        lines += [f"[{group}]", *(f"{name} = {target}" for name, target in names.items())]
     information = tmp_path / "plugin-1.0.dist-info"
     information.mkdir()
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1.0\n")
-    (information / "entry_points.txt").write_text(ENTRY_POINTS)
+    (information / "entry_points.txt").write_text("\n".join(lines))
     return tmp_path
 
 
@@ -90,42 +51,15 @@ def run(site: Path, program: str) -> str:
     return run_code(f"import sys; sys.path.insert(0, {str(site)!r})\n{program}")
 
 
-def answer(site: Path, program: str) -> object:
-    return json.loads(run(site, f"import json\n{program}"))
-
-
-def test_metric_of_an_installed_package_is_the_last(site: Path) -> None:
-    program = (
-        "from lethe.metrics import metric, metrics; print(json.dumps([list(metrics())[-1], metric('spread').title]))"
-    )
-    assert answer(site, program) == ["spread", "Spread"]
-
-
-def test_methods_of_an_installed_package_are_read_and_not_imported(site: Path) -> None:
-    program = (
-        "from lethe.methods.catalogue import method_ids, method_info;"
-        "print(json.dumps(['nothing' in method_ids(), method_info('nothing').title, method_info('silence').task]))"
-    )
-    assert answer(site, program) == [True, "Nothing", "causal-lm"]
-
-
-def test_dataset_of_an_installed_package_is_opened(site: Path) -> None:
-    program = (
-        "from lethe.competition.file import Dataset; from lethe.data.datasets.registry import open_dataset;"
-        "print(json.dumps(len(open_dataset(Dataset(name='dots')).labels)))"
-    )
-    assert answer(site, program) == 4
-
-
-def test_network_of_an_installed_package_is_built_with_its_options(site: Path) -> None:
-    program = (
-        "from lethe.networks.builders import build;"
-        "net = build(dict(name='thin', options=dict(width=5), input_shape=[1, 2, 2], n_classes=2));"
-        "print(json.dumps(net[1].out_features))"
-    )
-    assert answer(site, program) == 5
-    with pytest.raises(RuntimeError, match="network 'thin' has no option 'wide': allowed are width"):
-        run(site, program.replace("width=5", "wide=5"))
+def test_what_an_installed_package_adds_is_found(site: Path) -> None:
+    assert json.loads(run(site, LOOK)) == {
+        "last metric": "confidence_gap",
+        "methods": [True, "causal-lm", False],  # read, not imported
+        "examples": 40,
+        "width": 5,
+    }
+    with pytest.raises(RuntimeError, match="network 'bottleneck' has no option 'wide': allowed are width"):
+        run(site, LOOK.replace('"width"', '"wide"'))
 
 
 LIST_METRICS = "from lethe.metrics import metrics; metrics()"
@@ -136,22 +70,22 @@ LIST_DATASETS = "from lethe.data.datasets.registry import adapters; adapters()"
 @pytest.mark.parametrize(
     ("old", "new", "program", "said"),
     [
-        ("plugin.spread", "plugin.thin", LIST_METRICS, "'spread' of lethe.metrics names plugin.thin: no Metric"),
-        ("nothing = ", "scrub = ", LIST_METHODS, "an installed package has a method 'scrub'"),
-        ("nothing = plugin.nothing", "nothing = plugin.gone", LIST_METHODS, "names plugin.gone: no such module"),
-        ("dots = ", "mnist = ", LIST_DATASETS, "two datasets are called 'mnist'"),
+        ("example.confidence_gap", "example.towns", LIST_METRICS, "names lethe_example.towns: no Metric"),
+        ("\nshrink = ", "\nscrub = ", LIST_METHODS, "an installed package has a method 'scrub'"),
+        ("shrink = lethe_example.shrink", "s = lethe_example.gone", LIST_METHODS, "lethe_example.gone: no such module"),
+        ("stripes = ", "mnist = ", LIST_DATASETS, "two datasets are called 'mnist'"),
     ],
 )
 def test_entry_point_that_does_not_fit_is_named(site: Path, old: str, new: str, program: str, said: str) -> None:
     (points,) = site.glob("*.dist-info/entry_points.txt")
-    points.write_text(ENTRY_POINTS.replace(old, new))
+    points.write_text(points.read_text().replace(old, new))
     with pytest.raises(RuntimeError, match=re.escape(said)):
         run(site, program)
 
 
 @pytest.mark.slow
 def test_example_package_is_installed_and_passes_its_tests(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "examples" / "plugin", tmp_path / "plugin")
+    shutil.copytree(PLUGIN, tmp_path / "plugin")
     install = ["install", "-q", "--no-deps", "--no-build-isolation", "--no-index", "--target", "site", "./plugin"]
     subprocess.run([sys.executable, "-m", "pip", *install], cwd=tmp_path, check=True, capture_output=True)
     said = run_in("-m", "pytest", "-q", "-W", "error", "-p", "no:valkey", "../plugin/tests", folder=tmp_path / "site")

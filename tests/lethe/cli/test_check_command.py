@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from lethe.cli.check_command import LOG_LINES, how_good, shortened
 from lethe.cli.main import build_app
 from lethe.data.stored_sets import StoredSet
 from lethe.evaluation.shard_outputs import ShardOutputs
@@ -64,11 +63,13 @@ def test_failure_names_the_participant_s_own_file(kit: Path) -> None:
     assert "my idea.py, line 3" in shown
     assert "submission.py" not in shown
     assert "lines left out" in shown
-    assert "ZeroDivisionError" in shown
+    assert all(part in shown for part in ("line 0\n", "line 899\n", "ZeroDivisionError"))
+    assert "line 400\n" not in shown
 
 
 def test_estimate_stands_beside_that_of_exact_retraining(kit: Path) -> None:
-    assert "ESTIMATE" in check(kit, SIGNATURE + "    return None\n")[1]
+    shown = check(kit, SIGNATURE + "    return None\n")[1]
+    assert all(part in shown for part in ("ESTIMATE", "too few to compare entries, which needs 16"))
     facts = json.loads(check(kit, SIGNATURE + "    return None\n", "--json")[1])
     assert facts["estimated_from"] == 4
     assert facts["oracle_estimate"] is not None
@@ -97,27 +98,3 @@ def test_score_is_explained_beside_the_check_before_and_fine_tuning(kit: Path) -
     assert mine.read_text().endswith('"test_ratio": 1}}'), "a link in a foreign kit is not followed to write"
     again = json.loads(check(kit, forgets_nothing, "--json")[1])["explanation"]
     assert list(again["differences"]) == ["the check before", "fine-tuning"], "it was replaced by a file of one's own"
-
-
-def test_long_log_keeps_its_end() -> None:
-    log = "".join(f"line {number}\n" for number in range(1000))
-    lines = shortened(log).splitlines()
-    assert len(lines) == LOG_LINES
-    assert (lines[0], lines[-1]) == ("line 0", "line 999")
-    assert shortened("one\ntwo\n") == "one\ntwo\n"
-
-
-@pytest.mark.parametrize(
-    ("n", "oracle", "share", "expected"),
-    [
-        (16, 0.9, 0.5, "50% (40% to 60%) of what the oracle"),
-        (4, 0.9, None, "too few to compare entries, which needs 16"),
-        (16, None, None, "too few retrained models"),
-        (16, 0.0, None, "try more --runs"),
-    ],
-)
-def test_quality_of_an_estimate_is_told(n: int, oracle: float | None, share: float | None, expected: str) -> None:
-    facts = {"estimated_from": n, "oracle_estimate": oracle, "share_of_oracle": share, "share_interval": (0.4, 0.6)} | {
-        "n_models": 512
-    }
-    assert expected in how_good(facts)

@@ -163,15 +163,6 @@ def test_processor_time_is_the_share_and_the_start(limits, cpu_time_s, wall_time
         ({"run_fraction_of_retraining": 1.0}, MEASURED, "fits into a run's limit"),
         ({"run_fraction_of_retraining": None}, RetrainingCost(), "run_fraction_of_retraining is not set"),
     ],
-    ids=[
-        "floor",
-        "start",
-        "advice",
-        "too small a network",
-        "whole retraining",
-        "whole retraining, measured",
-        "no share",
-    ],
 )
 def test_limit_that_leaves_time_to_retrain_is_warned_of(limits, cost, said):
     (warning,) = limit_warnings(Limits.model_validate(limits), cost, n_models=1)

@@ -9,6 +9,7 @@ from lethe.competition.estimates import recipe_cost
 from lethe.competition.file import CompetitionFile, RunRules, parse_competition
 from lethe.errors import InvalidCompetitionFile
 from tests.lethe.conftest import competition
+from tests.support.tasks import IMAGES, TEXT
 
 
 def refusal(**report: object) -> str:
@@ -106,7 +107,7 @@ def test_cost_counts_epochs_of_both_splits() -> None:
     assert recipe_cost(competition(), retraining_s=2.0).n_models == 0
 
 
-TOML = """
+HEAD = """
 slug = "three"
 title = "Three tasks"
 opens_at = 2026-01-01T00:00:00Z
@@ -117,41 +118,15 @@ memory_mib = 512
 submissions_per_day = 3
 [combine]
 by = "harmonic-mean"
-weights = {{ faces = 2 }}
-{more}
-[[tasks]]
-name = "faces"
-title = "Faces"
-n_models = 32
-[tasks.dataset]
-name = "digits"
-[tasks.network]
-name = "mlp"
-[tasks.training]
-epochs = 1
-learning_rate = 0.1
-[tasks.limits]
-wall_time_s = 60
-{in_first}
-[[tasks]]
-name = "authors"
-[tasks.task]
-kind = "causal-lm"
-[tasks.dataset]
-name = "names"
-[tasks.network]
-name = "tiny_gpt"
-[tasks.training]
-epochs = 1
-learning_rate = 0.01
-optimizer = "adamw"
-schedule = "cosine"
-{in_second}
+weights = { faces = 2 }
 """
 
 
 def text(more: str = "", in_first: str = "", in_second: str = "") -> str:
-    return TOML.format(more=more, in_first=in_first, in_second=in_second)
+    """Return a file with a task of images, of other N and limits, and one of text without a title."""
+    first = IMAGES.format(name="faces", title="Faces").replace("title", "n_models = 32\ntitle")
+    second = TEXT.replace('title = "Authors"\n', "")
+    return f"{HEAD}{more}\n{first}[tasks.limits]\nwall_time_s = 60\n{in_first}\n{second}{in_second}"
 
 
 def test_each_task_becomes_a_complete_competition_file() -> None:
