@@ -31,7 +31,9 @@ def compute_method_metrics(plan: Plan, cell: CellPlan, unit: Unit, split_dir: Pa
     outputs = stored_outputs(unit)
     if missing and outputs is not None:
         scored_by = cell.competition.scoring
-        probed = probed_runs(unit, split_dir) if _ask_for_weights(missing, cell) else None
+        levels = {level for each in missing if each.id not in SCORES for level in levels_for_metric(each.id)}
+        is_probed = cell.competition.report.keep_weights > 0 and PROBED_LEVEL in levels
+        probed = probed_runs(unit, split_dir) if is_probed else None
         references = _references(split_dir, scored_by)
         inputs = with_unlearned(references, outputs.arrays(), scored_by=scored_by, probed=probed)
         _compute(missing, cell, unit, inputs, Side.UNLEARNED)
@@ -41,12 +43,6 @@ def compute_method_metrics(plan: Plan, cell: CellPlan, unit: Unit, split_dir: Pa
 def _references(split_dir: Path, scored_by: Scoring) -> Inputs:
     """Return the arrays of a split's references; kept, so that the attacks on them are made once for all methods."""
     return split_inputs(split_dir, None, scored_by=scored_by)
-
-
-def _ask_for_weights(requests: Iterable[MetricRequest], cell: CellPlan) -> bool:
-    """Return whether the cell keeps weights and one of the metrics needs them."""
-    ids = [request.id for request in requests if request.id not in SCORES]
-    return cell.competition.report.keep_weights > 0 and any(PROBED_LEVEL in levels_for_metric(name) for name in ids)
 
 
 def compute_reference_metrics(plan: Plan, cell: CellPlan, unit: Unit, split_dir: Path) -> None:

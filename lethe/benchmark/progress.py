@@ -4,7 +4,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lethe.benchmark.estimate import RUN_S, CellEstimate, estimate
-from lethe.benchmark.plan import CellPlan, MethodPlan, Plan
+from lethe.benchmark.plan import CellPlan, Plan
+from lethe.benchmark.server_runs import left_text
 from lethe.benchmark.store import BenchmarkFolder, is_complete, settled_methods, study_file
 from lethe.competition.preparation_share import preparation_share
 from lethe.preparation.step_cache import PreparationProgress
@@ -40,10 +41,7 @@ class BenchmarkProgress:
 
     @property
     def left_text(self) -> str:
-        if self.left_units == 0:
-            return "nothing"
-        units = f"{self.left_units} of method x cell"
-        return units if self.left_s is None else f"{units}, about {self.left_s / 60:.0f} minutes of one process"
+        return left_text(self.left_units, self.left_s, of="process")
 
     def as_json(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -142,13 +140,11 @@ class ShareDone:
         for cell in self.plan.search_cells:
             training, runs = self._weights[cell.name]
             done += training * self._prepared(cell.name, is_prepared=self.folder.is_prepared(cell))
-            shares = [self._of_search(cell, method) for method in self.plan.methods if method.searched]
+            files = [study_file(self.plan, self.folder, cell, each) for each in self.plan.methods if each.searched]
+            tune = self.plan.file.tune
+            shares = [Study.read(each).share_done(tune.plan) if tune and each.is_file() else 0.0 for each in files]
             done += runs * sum(shares) / max(len(shares), 1)
         return done
-
-    def _of_search(self, cell: CellPlan, method: MethodPlan) -> float:
-        path, tune = study_file(self.plan, self.folder, cell, method), self.plan.file.tune
-        return Study.read(path).share_done(tune.plan) if tune and path.is_file() else 0.0
 
     def _prepared(self, name: str, *, is_prepared: bool) -> float:
         return 1.0 if is_prepared else self._preparing.get(name, 0.0)

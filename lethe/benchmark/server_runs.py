@@ -86,9 +86,9 @@ def status_text(status: Json) -> str:
     return f"{done} done, {failed} failed, {preparing} cells in preparation, left: {left}"
 
 
-def left_text(left: int, left_s: float | None) -> str:
-    """Return how much is left, and about how long one worker takes for it."""
+def left_text(left: int, left_s: float | None, *, of: str = "worker") -> str:
+    """Return how much is left, and about how long one worker, or process, takes for it."""
     if left == 0:
         return "nothing"
     text = f"{left} of method x cell"
-    return text if left_s is None else f"{text}, about {left_s / 60:.0f} minutes of one worker"
+    return text if left_s is None else f"{text}, about {left_s / 60:.0f} minutes of one {of}"

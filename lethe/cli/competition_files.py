@@ -53,12 +53,6 @@ def own_datasets(path: Path, file: "CompetitionFile", *, data: Path | None) -> I
             yield data is not None
 
 
-def not_looked_at(file: "CompetitionFile") -> str:
-    """Return what to say of a file whose data was uploaded and is not named here."""
-    root = file.dataset.options["root"]
-    return f"{root} is on the server: the data was not looked at. --data FOLDER names its files on this machine"
-
-
 @dataclass(frozen=True)
 class PlannedUpload:
     """A folder beside the file. name: how the server is asked to call it."""
@@ -215,7 +209,10 @@ def _check_task(
 
     with own_datasets(path, file, data=data) as is_here:
         if not (looks and is_here):
-            said = [not_looked_at(file)] if looks else []
+            said = []
+            if looks:
+                unseen = f"{file.dataset.options['root']} is on the server: the data was not looked at."
+                said = [f"{unseen} --data FOLDER names its files on this machine"]
             return TaskCheck(file, recipe_cost(file, retraining_s=0.0)), (
                 *said,
                 *limit_warnings(file.limits, RetrainingCost(), n_models=file.n_models),

@@ -273,17 +273,13 @@ def join(
     base = f"/competitions/{server.slug}"
     mine = server.client.get(f"{base}/invitations")
     if token is None or token in {item["id"] for item in mine}:
-        found = server.client.post(f"{base}/invitations/{token or _only(mine)}/accept")
+        if token is None and len(mine) != 1:
+            teams = ", ".join(f"{item['id']} ({item['team']})" for item in mine) or "there is none"
+            raise NotFound(f"Say which invitation to accept: {teams}")
+        found = server.client.post(f"{base}/invitations/{token or mine[0]['id']}/accept")
     else:
         found = server.client.post(f"{base}/team/join", {"token": token})
     _print(server, found)
-
-
-def _only(invitations: list[JsonObject]) -> str:
-    if len(invitations) != 1:
-        teams = ", ".join(f"{item['id']} ({item['team']})" for item in invitations) or "there is none"
-        raise NotFound(f"Say which invitation to accept: {teams}")
-    return str(invitations[0]["id"])
 
 
 def _own_team(client: LetheClient, slug: str) -> JsonObject:

@@ -205,7 +205,9 @@ def _label_column(
     if found := _role(table, name, "label", chosen):
         return found
     others = [each for each in table.columns if each not in taken]
-    fewest = _fewest_values(table, others)
+    counts = {each: len(set(table.column(each))) for each in others}
+    possible = [each for each in others if 2 <= counts[each] <= len(table.rows) / 2]
+    fewest = min(possible, key=counts.__getitem__, default=None)
     if fewest is None:
         shown = ", ".join(table.columns)
         raise InvalidDataset(f"{name} has no column of classes: it has {shown}; name it as `label_column`")
@@ -329,13 +331,6 @@ def _text(source: Source, name: str) -> str:
         return decode_text(source.read(name, at_most=MAX_TABLE_BYTES))
     except ValueError as error:
         raise InvalidDataset(f"{name} cannot be read: {error}") from error
-
-
-def _fewest_values(table: CsvTable, columns: Sequence[str]) -> str | None:
-    """Return the column with the fewest different values, of those with two or more; None if none repeats."""
-    counts = {name: len(set(table.column(name))) for name in columns}
-    possible = {name: count for name, count in counts.items() if 2 <= count <= len(table.rows) / 2}
-    return min(possible, key=lambda name: possible[name], default=None)
 
 
 def _require_filled(name: str, table: CsvTable, columns: Sequence[str]) -> None:

@@ -273,19 +273,18 @@ def _utility(axes: "Axes", content: Content, results: BenchmarkResults, cell: st
 
 
 def _trajectory(axes: "Axes", rows: Content, names: Sequence[str], *, label: str, sign: str, colour: str) -> None:
-    points = [(_utility_of(rows, name), _value(rows, name, "forget_quality")) for name in names]
-    known = [(x, y) for x, y in points if x is not None and y is not None]
+    known = []
+    for name in names:
+        utility, quality = _value(rows, name, "model_utility"), _value(rows, name, "forget_quality")
+        if utility is None:  # without pretraining
+            utility = _value(rows, name, RETAIN_UTILITY)
+        if utility is not None and quality is not None:
+            known.append((utility, quality))
     if known:
         x, y = zip(*known, strict=True)
         axes.plot(x, y, "-", linewidth=1, alpha=0.6, color=colour)
         sizes = MIN_SIGN * np.arange(1, len(known) + 1)
         axes.scatter(x, y, s=sizes, marker=sign, color=colour, label=label)
-
-
-def _utility_of(rows: Content, name: str) -> float | None:
-    """Return model utility; of a network without pretraining that of the retain set, None where there is none."""
-    complete = _value(rows, name, "model_utility")
-    return _value(rows, name, RETAIN_UTILITY) if complete is None else complete
 
 
 def _value(rows: Content, name: str, metric: str) -> float | None:

@@ -96,12 +96,8 @@ class Table:
         names = [column.name for column in self.columns]
         marks = ["---"] + ["---:"] * (len(names) - 1)
         lines = [names, marks, *(self.shown(row) for row in self.rows)]
-        rows = ("| " + " | ".join(_one_cell(text) for text in line) + " |" for line in lines)
-        return f"**{self.title}**\n\n" + "\n".join(rows) + "\n"
-
-
-def _one_cell(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+        cells = ([each.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ") for each in line] for line in lines)
+        return f"**{self.title}**\n\n" + "".join(f"| {' | '.join(row)} |\n" for row in cells)
 
 
 def is_missing(value: Value) -> bool:

@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from lethe.errors import InvalidSubmission, Violation
+from lethe.errors import InvalidSubmission
 from lethe.submission import notebook
 from lethe.submission.archive import common_folder, refused
 from lethe.submission.ipython_magics import with_bodies_parsed
 from lethe.submission.notebook import Mode
-from lethe.submission.parsing import MAX_LEVELS, Style, is_too_deep, parse_python, reached_definitions, sample_style
+from lethe.submission.parsing import Style, parse_source, reached_definitions, refused_at, sample_style
 from lethe.submission.requirements import missing_modules
 from lethe.submission.signatures import Entry, Imported, ImportedFile, NotCallable, find_callable, from_elsewhere
 from lethe.text_files import decode_text
@@ -52,7 +52,6 @@ def _files_found(folder: PurePosixPath, parts: list[str], names: Collection[str]
 FUNCTION = "unlearning"
 USUAL_FILES = ("unlearning.py", "submission.py")
 DESCRIPTION = "submission.toml"
-NOT_SOURCE = "is not Python source"
 SIGNATURE = f"{FUNCTION}(net, retain_loader, forget_loader, validation_loader)"
 FOREIGN_METHODS = frozenset({"unlearn", "compute_loss", "train"})  # of the classes of deepunlearn, open-unlearning
 FOREIGN_HINT = (
@@ -110,7 +109,7 @@ def find_entry_point(files: Mapping[str, bytes], *, shown_as: str | None = None,
     of_task = (f"{top}{task}.py", f"{top}{task.replace('-', '_')}.py")
     own = next((name for name in of_task if task and name in sources), None)
     file = own or _chosen_file(files, sources, described, top)
-    tree = _parsed(file, files[file], shown_as or file)
+    tree = parse_source(files[file], shown_as or file)
     found = _found([tree], described.function, file=shown_as or file, imported=_imported_in(files, file))
     imported = _parsed_imports(files, tree, file)
     said = described.samples or _style_said_in([files[file]], shown_as or file)
@@ -125,10 +124,7 @@ def entry_point_of_notebook(cells: Sequence[str], *, mode: Mode, shown_as: str, 
     """
     if mode == "notebook":
         return EntryPoint(file=notebook.ENTRY_FILE, mode="notebook")
-    trees = [
-        with_bodies_parsed(_parsed(f"cell {number}", cell.encode(), shown_as))
-        for number, cell in enumerate(cells, start=1)
-    ]
+    trees = [with_bodies_parsed(parse_source(cell.encode(), shown_as)) for cell in cells]
     starts = [0, *accumulate(cell.count("\n") + 1 for cell in cells[:-1])]
     for tree, start in zip(trees, starts, strict=True):
         ast.increment_lineno(tree, start)
@@ -164,7 +160,7 @@ def _imported_in(files: Mapping[str, bytes], file: str) -> Imported:
         if not found:
             return None
         name = found[-1]
-        return ImportedFile(name, [_parsed(name, files[name], name)], _imported_in(files, name))
+        return ImportedFile(name, [parse_source(files[name], name)], _imported_in(files, name))
 
     return imported
 
@@ -188,10 +184,10 @@ def _found(
         cell = bisect_left(starts, error.line)  # from 1, with the line in it
         line = error.line - (starts[cell - 1] if starts else 0)
         place = f"{file}, cell {cell}" if starts else error.file or file
-        raise _refused(place, str(error), line=line) from error
+        raise refused_at(place, str(error), line=line) from error
     if found is None:
         foreign = f". {FOREIGN_HINT}" if any(map(_is_foreign, trees)) else ""
-        raise _refused(file, f"has no function {name!r} at its top level; define {wanted}{foreign}")
+        raise refused_at(file, f"has no function {name!r} at its top level; define {wanted}{foreign}")
     return found
 
 
@@ -205,7 +201,7 @@ def _check_levels(tree: ast.Module, name: str) -> None:
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.level > name.count("/"):
             shown = f"from {'.' * node.level}{node.module or ''} import …"
-            raise _refused(
+            raise refused_at(
                 name,
                 f"`{shown}` leads out of the package: zip the folder that is the package, not only what it holds, "
                 "or import without dots",
@@ -222,23 +218,7 @@ def _described(files: Mapping[str, bytes], top: str) -> Description:
     except ValidationError as error:
         raise InvalidSubmission.from_validation(error, source=DESCRIPTION) from error
     except (ValueError, RecursionError) as error:
-        raise _refused(DESCRIPTION, f"is not TOML: {error}") from error
-
-
-def _parsed(name: str, content: bytes, shown_as: str) -> ast.Module:
-    if b"\0" in content:
-        raise _refused(shown_as, f"{NOT_SOURCE}: it holds null bytes, as pictures, archives and text in UTF-16 do")
-    try:
-        tree = parse_python(content, filename=name)
-    except SyntaxError as error:
-        raise _refused(shown_as, f"syntax error: {error.msg}", line=error.lineno) from error
-    except UnicodeDecodeError as error:
-        raise _refused(shown_as, f"{NOT_SOURCE}: it is no text in UTF-8") from error
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise _refused(shown_as, f"cannot be read as Python: {str(error) or type(error).__name__}") from error
-    if is_too_deep(tree):
-        raise _refused(shown_as, f"is nested deeper than {MAX_LEVELS} levels")
-    return tree
+        raise refused_at(DESCRIPTION, f"is not TOML: {error}") from error
 
 
 def _parsed_imports(files: Mapping[str, bytes], tree: ast.Module, file: str) -> list[ast.Module]:
@@ -252,7 +232,7 @@ def _parsed_imports(files: Mapping[str, bytes], tree: ast.Module, file: str) -> 
     while waiting:
         name = waiting.pop()
         if name != file:
-            tree = _parsed(name, files[name], name)
+            tree = parse_source(files[name], name)
             n_bytes += len(files[name])
             kept += [tree] if n_bytes <= MAX_KEPT_BYTES else []
         _check_levels(tree, name)
@@ -266,11 +246,11 @@ def _chosen_file(files: Mapping[str, bytes], sources: Sequence[str], described: 
     if described.file is not None:
         found = next((name for name in (top + described.file, described.file) if name in sources), None)
         if found is None:
-            raise _refused(DESCRIPTION, f"names the file {described.file!r}, which the package does not hold")
+            raise refused_at(DESCRIPTION, f"names the file {described.file!r}, which the package does not hold")
         return found
     usual = [top + name for name in USUAL_FILES if top + name in sources]
     if usual:
-        parsed = (name for name in usual if _defines(_parsed(name, files[name], name), described.function))
+        parsed = (name for name in usual if _defines(parse_source(files[name], name), described.function))
         return usual[0] if len(usual) == 1 else next(parsed, usual[0])
     beside = [name for name in sources if "/" not in name.removeprefix(top) and not name.endswith("__init__.py")]
     if len(beside) == 1 or len(sources) == 1:
@@ -294,11 +274,6 @@ def _style_said_in(contents: Sequence[bytes], file: str) -> Style | None:
             if text == STYLE_COMMENT + "tuple":
                 return "tuple"
             if text != STYLE_COMMENT + "dict":
-                raise _refused(file, "samples must be dict or tuple", line=number)
+                raise refused_at(file, "samples must be dict or tuple", line=number)
             return "dict"
     return None
-
-
-def _refused(field: str, message: str, *, line: int | None = None) -> InvalidSubmission:
-    where = f"{field}, line {line}" if line else field
-    return InvalidSubmission(f"{where}: {message}", violations=(Violation(field, message, line=line),))

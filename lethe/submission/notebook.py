@@ -9,9 +9,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from lethe.errors import InvalidSubmission, Violation
 from lethe.submission.ipython_magics import is_python, to_python, with_cell_bodies
-from lethe.submission.parsing import MAX_LEVELS, dotted, is_too_deep, parse_python
+from lethe.submission.parsing import dotted, parse_source, refused_at
 from lethe.text_files import decode_text
 
 Mode = Literal["function", "notebook"]
@@ -31,12 +30,12 @@ def code_cells(data: bytes, *, shown_as: str) -> list[str]:
     """Return the code cells as Python. Raises InvalidSubmission naming the cell and its line."""
     sources = _code_cells(_parsed(data, shown_as), shown_as)
     if sum(len(source) for source in sources) > MAX_SOURCE_BYTES:
-        raise _refused(shown_as, f"has more than {MAX_SOURCE_BYTES} bytes of code")
+        raise refused_at(shown_as, f"has more than {MAX_SOURCE_BYTES} bytes of code")
     if sum(source.count("\n") for source in sources) > MAX_LINES:
-        raise _refused(shown_as, f"has more than {MAX_LINES} lines of code")
+        raise refused_at(shown_as, f"has more than {MAX_LINES} lines of code")
     cells = [to_python(source) for source in sources]
     for number, cell in enumerate(cells, start=1):
-        _check_syntax(cell, number, shown_as)
+        parse_source(cell, f"{shown_as}, cell {number}")
     return cells
 
 
@@ -54,7 +53,7 @@ def mode_said_in(cells: Sequence[str], *, shown_as: str) -> Mode | None:
                 return "function"
             if match[1] == "notebook":
                 return "notebook"
-            raise _refused(f"{shown_as}, cell {number}", f"mode must be function or notebook, was {match[1]!r}")
+            raise refused_at(f"{shown_as}, cell {number}", f"mode must be function or notebook, was {match[1]!r}")
     return None
 
 
@@ -96,9 +95,9 @@ def _parsed(data: bytes, shown_as: str) -> Mapping[str, Any]:
     try:
         notebook = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise _refused(shown_as, f"is not a notebook: it is not JSON ({error})") from error
+        raise refused_at(shown_as, f"is not a notebook: it is not JSON ({error})") from error
     if not isinstance(notebook, dict):
-        raise _refused(shown_as, "is not a notebook: it is not a JSON object")
+        raise refused_at(shown_as, "is not a notebook: it is not a JSON object")
     _check_language(notebook.get("metadata"), shown_as)
     return notebook
 
@@ -107,7 +106,7 @@ def _check_language(metadata: Any, shown_as: str) -> None:
     info = metadata.get("language_info") if isinstance(metadata, dict) else None
     name = info.get("name", "python") if isinstance(info, dict) else "python"
     if not (isinstance(name, str) and name.lower() in ("python", "ipython")):
-        raise _refused(shown_as, f"is a notebook in {str(name)[:40]!r}; only Python is run")
+        raise refused_at(shown_as, f"is a notebook in {str(name)[:40]!r}; only Python is run")
 
 
 def _code_cells(notebook: Mapping[str, Any], shown_as: str) -> list[str]:
@@ -122,15 +121,15 @@ def _code_cells(notebook: Mapping[str, Any], shown_as: str) -> list[str]:
         if isinstance(cell, dict) and cell.get("cell_type") == "code"
     ]
     if not found:
-        raise _refused(shown_as, "has no code cell")
+        raise refused_at(shown_as, "has no code cell")
     if len(found) > MAX_CELLS:
-        raise _refused(shown_as, f"has more than {MAX_CELLS} code cells")
+        raise refused_at(shown_as, f"has more than {MAX_CELLS} code cells")
     return found
 
 
 def _list(value: Any, shown_as: str) -> list[Any]:
     if not isinstance(value, list):
-        raise _refused(shown_as, "is not a notebook: it has no list of cells")
+        raise refused_at(shown_as, "is not a notebook: it has no list of cells")
     return value
 
 
@@ -139,24 +138,7 @@ def _source(cell: Mapping[str, Any], shown_as: str) -> str:
     if isinstance(source, list) and all(isinstance(line, str) for line in source):
         source = "".join(source)
     if not isinstance(source, str):
-        raise _refused(shown_as, "has a cell whose source is neither text nor a list of lines")
+        raise refused_at(shown_as, "has a cell whose source is neither text nor a list of lines")
     if "\x00" in source or any("\ud800" <= character <= "\udfff" for character in source):
-        raise _refused(shown_as, "has a cell with characters that are no text")
+        raise refused_at(shown_as, "has a cell with characters that are no text")
     return source.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _check_syntax(cell: str, number: int, shown_as: str) -> None:
-    where = f"{shown_as}, cell {number}"
-    try:
-        tree = parse_python(cell)
-    except SyntaxError as error:
-        raise _refused(where, f"syntax error: {error.msg}", line=error.lineno) from error
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise _refused(where, f"cannot be read as Python: {type(error).__name__}") from error
-    if is_too_deep(tree):
-        raise _refused(where, f"is nested deeper than {MAX_LEVELS} levels")
-
-
-def _refused(field: str, message: str, *, line: int | None = None) -> InvalidSubmission:
-    where = f"{field}, line {line}" if line else field
-    return InvalidSubmission(f"{where}: {message}", violations=(Violation(field, message, line=line),))

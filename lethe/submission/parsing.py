@@ -9,8 +9,9 @@ import threading
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Literal
+
+from lethe.errors import InvalidSubmission, Violation
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -75,6 +76,7 @@ def _bound(node: ast.AST) -> Iterator[str]:
             yield from _bound(child)
 
 
+NOT_SOURCE = "is not Python source"
 MAX_LEVELS = 200  # ordinary code has 20; a sum of 150 terms has 150
 
 
@@ -91,21 +93,38 @@ def is_too_deep(tree: ast.AST) -> bool:
 _ONE_AT_A_TIME = threading.Lock()  # the filters of warnings are the process's; the parser holds the interpreter anyway
 
 
-@contextmanager
-def suppress_syntax_warnings() -> Iterator[None]:
-    """Let Python read a participant's text. Its warnings (of an escape like "\\d") quote it, and go to our log."""
-    with _ONE_AT_A_TIME, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
-def parse_python(text: str | bytes, *, filename: str = "<unknown>") -> ast.Module:
+def parse_python(text: str | bytes) -> ast.Module:
     """Return the module that the text is, as ast.parse does, without a word of Python's.
 
-    Raises what ast.parse raises: SyntaxError, ValueError, RecursionError, MemoryError.
+    Its warnings (of an escape like "\\d") quote a participant's text, and go to our log. Raises what ast.parse raises:
+    SyntaxError, ValueError, RecursionError, MemoryError.
     """
-    with suppress_syntax_warnings():
-        return ast.parse(text, filename=filename)
+    with _ONE_AT_A_TIME, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
+
+
+def parse_source(source: str | bytes, shown_as: str) -> ast.Module:
+    """Return the module that a participant's text is. Raises InvalidSubmission naming the file, as shown, and line."""
+    if isinstance(source, bytes) and b"\0" in source:
+        raise refused_at(shown_as, f"{NOT_SOURCE}: it holds null bytes, as pictures, archives and text in UTF-16 do")
+    try:
+        tree = parse_python(source)
+    except SyntaxError as error:
+        raise refused_at(shown_as, f"syntax error: {error.msg}", line=error.lineno) from error
+    except UnicodeDecodeError as error:
+        raise refused_at(shown_as, f"{NOT_SOURCE}: it is no text in UTF-8") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise refused_at(shown_as, f"cannot be read as Python: {str(error) or type(error).__name__}") from error
+    if is_too_deep(tree):
+        raise refused_at(shown_as, f"is nested deeper than {MAX_LEVELS} levels")
+    return tree
+
+
+def refused_at(field: str, message: str, *, line: int | None = None) -> InvalidSubmission:
+    """Return the error that says what is wrong with a file, or a place in it, and in which line."""
+    where = f"{field}, line {line}" if line else field
+    return InvalidSubmission(f"{where}: {message}", violations=(Violation(field, message, line=line),))
 
 
 Style = Literal["dict", "tuple"]

@@ -84,7 +84,8 @@ def find_callable(
     found, and only for the name itself; starred: given by such an import, the files looked into. Raises NotCallable.
     """
     statements = [node for tree in trees for node in top_level(tree.body)]
-    bound = _last(node for node in statements if name in _names_given(node))
+    values = (node for node in statements if not isinstance(node, ast.Import))  # a module is none
+    bound = _last(node for node in values if name in names_bound(node))
     if isinstance(bound, Function):
         return Entry(name, known_extras(bound, signature=signature))
     looked_up = Lookup(trees, signature, imported, follow - 1, set() if starred is None else starred)
@@ -158,11 +159,6 @@ def _extras_of_name(name: str, at: Lookup) -> tuple[str, ...]:
 def _definition(name: str, trees: Sequence[ast.Module]) -> ast.stmt | None:
     statements = (node for tree in trees for node in top_level(tree.body))
     return _last(node for node in statements if isinstance(node, Function | ast.ClassDef) and node.name == name)
-
-
-def _names_given(node: ast.stmt) -> Iterable[str]:
-    """Names that a statement gives a value, as far as an entry point is concerned: a module is none."""
-    return () if isinstance(node, ast.Import) else names_bound(node)
 
 
 def _star_import(statements: Sequence[ast.stmt], name: str, at: Lookup) -> Entry | None:

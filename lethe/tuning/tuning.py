@@ -165,9 +165,11 @@ def tune(
 
 def _steps(study: Study, plan: SearchPlan, source: str, runs: TrialRuns) -> Iterator[tuple[int, Callable[[], None]]]:
     """Yield what is to be done, one trial's runs at a time, as the trials that are there ask for it."""
-    question, next_settings = study.question, _sampler(study.question, source)
+    question = study.question
+    ranges = search_ranges(source, fixed=question.fixed)
+    search = _search(question, ranges)
     while len(study.trials) < plan.trials and (plan.budget_epochs is None or study.work_epochs < plan.budget_epochs):
-        if (settings := next_settings(study)) is None:
+        if (settings := search(study) if study.trials else own_settings(source, ranges)) is None:
             break
         study.ended = False
         trial, number = Trial(settings=settings), len(study.trials)
@@ -210,13 +212,6 @@ def _chosen(study: Study) -> int | None:
     fresh = [(number, study.trials[number].fresh) for number in _finalists(study)]
     scored = [(sign * score.value, -number) for number, score in fresh if score is not None]
     return -max(scored)[1] if scored else None
-
-
-def _sampler(question: Question, source: str) -> Sampler:
-    """Return what gives the file's own constants first, and then the search's."""
-    ranges = search_ranges(source, fixed=question.fixed)
-    search = _search(question, ranges)
-    return lambda study: search(study) if study.trials else own_settings(source, ranges)
 
 
 def _search(question: Question, ranges: Mapping[str, Range]) -> Sampler:

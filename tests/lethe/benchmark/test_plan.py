@@ -39,36 +39,23 @@ def test_equal_cells_share_a_key_whatever_their_name(write_benchmark, override, 
     assert first.name != second.name
 
 
-def test_a_cell_takes_options_of_its_network(write_benchmark):
-    _, cell = another_cell(write_benchmark(), 'network = { name = "mlp", hidden = [7] }')
-    assert cell.competition.network.options == {"hidden": [7]}
-    assert cell.competition.n_models == 4
-
-
-def test_constants_become_part_of_a_method(write_benchmark):
-    method = read_plan(write_benchmark()).methods[1]
-    assert method.label == "finetune LR=0.05"
-    assert "LR = 0.05" in method.files["unlearning.py"]
-
-
-def test_a_preset_becomes_the_constants_of_a_method(write_benchmark):
-    path = write_benchmark()
-    entry = '{ method = "scrub", preset = "large-scale", EPOCHS = 2 }'
-    path.write_text(path.read_text().replace("methods = [", f"methods = [{entry}, "))
-    (method, *_) = read_plan(path).methods
-    assert method.label == "scrub preset=large-scale EPOCHS=2"
-    assert (method.constants["ALPHA"], method.constants["EPOCHS"], method.constants["T"]) == (0.001, 2, 4.0)
-    assert "preset" not in method.constants
-    assert "\nALPHA = 0.001" in method.files["unlearning.py"]
-
-
-def test_constants_of_an_own_file_are_set(write_benchmark):
+def test_methods_and_networks_take_constants_presets_and_options(write_benchmark):
     path = write_benchmark()
     (path.parent / "broken.py").write_text("SHARE = 0.5\n\n\ndef unlearning(*_):\n    pass\n")
-    path.write_text(path.read_text().replace('{ file = "broken.py" }', '{ file = "broken.py", SHARE = 0.25 }'))
-    method = read_plan(path).methods[2]
-    assert (method.label, method.constants) == ("broken SHARE=0.25", {"SHARE": 0.25})
-    assert method.files["unlearning.py"].startswith("SHARE = 0.25\n")
+    text = path.read_text().replace('{ file = "broken.py" }', '{ file = "broken.py", SHARE = 0.25 }')
+    path.write_text(
+        text.replace("methods = [", 'methods = [{ method = "scrub", preset = "large-scale", EPOCHS = 2 }, ')
+    )
+    _, cell = another_cell(path, 'network = { name = "mlp", hidden = [7] }')
+    assert (cell.competition.network.options, cell.competition.n_models) == ({"hidden": [7]}, 4)
+    scrub, _, finetune, own = read_plan(path).methods
+    assert (finetune.label, "LR = 0.05" in finetune.files["unlearning.py"]) == ("finetune LR=0.05", True)
+    assert scrub.label == "scrub preset=large-scale EPOCHS=2"
+    assert (scrub.constants["ALPHA"], scrub.constants["EPOCHS"], scrub.constants["T"]) == (0.001, 2, 4.0)
+    assert "preset" not in scrub.constants
+    assert "\nALPHA = 0.001" in scrub.files["unlearning.py"]
+    assert (own.label, own.constants) == ("broken SHARE=0.25", {"SHARE": 0.25})
+    assert own.files["unlearning.py"].startswith("SHARE = 0.25\n")
     path.write_text(path.read_text().replace("SHARE = 0.25", "SHAPE = 0.25"))
     with pytest.raises(InvalidBenchmarkFile, match=r"broken\.py has no constant 'SHAPE'; there are SHARE"):
         read_plan(path)

@@ -68,7 +68,7 @@ def test_failure_names_the_participant_s_own_file(kit: Path) -> None:
 
 
 def test_estimate_stands_beside_that_of_exact_retraining(kit: Path) -> None:
-    shown = check(kit, SIGNATURE + "    return None\n")[1]
+    shown = " ".join(check(kit, SIGNATURE + "    return None\n")[1].split())
     assert all(part in shown for part in ("ESTIMATE", "too few to compare entries, which needs 16"))
     facts = json.loads(check(kit, SIGNATURE + "    return None\n", "--json")[1])
     assert facts["estimated_from"] == 4

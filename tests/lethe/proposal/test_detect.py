@@ -40,6 +40,8 @@ def pictures(*names: str) -> dict[str, bytes]:
 
 def test_folders_are_classes_and_persons() -> None:
     names = [f"{kind}/{who}/{n}.png" for kind in ("cat", "dog") for who in ("ann", "bob") for n in range(3)]
+    around = {f"pets/{name}": content for name, content in pictures(*names).items()}
+    assert detect(open_archive(io.BytesIO(make_zip(around)))).options["folders"] == ["label", "person"]
     found = detect(Files(pictures(*names)))
     assert found.dataset == "folder"
     assert found.options == {"folders": ["label", "person"], "size": 24, "channels": 3}
@@ -66,12 +68,6 @@ def test_columns_of_a_table_are_recognised() -> None:
         "table": "all.csv", "path_column": "file", "label_column": "Class", "person_column": "writer",
         "test_column": "split", "size": 24, "channels": 3,
     }  # fmt: skip
-
-
-def test_a_zip_is_seen_without_the_folder_around_it() -> None:
-    names = [f"pets/{kind}/{n}.png" for kind in "ab" for n in range(3)]
-    found = detect(open_archive(io.BytesIO(make_zip(pictures(*names)))))
-    assert found.options["folders"] == ["label"]
 
 
 def test_questions_are_counted_with_their_groups() -> None:

@@ -19,48 +19,84 @@ def test_nothing_is_run(tmp_path: object) -> None:
     assert found == EntryPoint(file="submission.py")
 
 
+DESCRIBED = b'file = "a.py"\nfunction = "forget"\nsamples = "tuple"\n'
+DEFINED = b"def scrub(net, retain_loader, forget_loader, val_loader, class_weights=None, lr=0.1):\n"
+DEFINED += b"    for x, y in retain_loader: pass\n"
+A_AND_B = b"class A:\n    def run(self): pass\nclass B:\n    def run(self): pass\n"
+MINE = b"from utils import *\nclass Mine:\n    def run(self, net, retain, forget, val): pass\n"
+UNFIT = b"from utils import *\nclass Task:\n    def run(self): pass\n"
+METHODS = {"unlearning.py": b"from methods import unlearning\n", "methods/scrub.py": DEFINED}
+STARS = {"unlearning.py": b"from methods import *\n", "methods/__init__.py": b"from .scrub import *\n"}
+DEVICE = {"keywords": ("device",)}
+PLAIN = {"file": "submission.py", "function": "unlearning", "keywords": ()}
+WEIGHTS = {"function": "unlearning", "keywords": ("class_weights",)}
+
+
 @pytest.mark.parametrize(
-    ("names", "chosen"),
+    ("files", "expected"),
     [
-        (["unlearning.py"], "unlearning.py"),
-        (["submission.py", "unlearning.py"], "unlearning.py"),
-        (["method.py"], "method.py"),
-        (["method.py", "lib/tools.py"], "method.py"),
-        (["deep/method.py"], "deep/method.py"),
+        *(
+            (dict.fromkeys(names, GOOD), {"file": chosen})
+            for names, chosen in (
+                (["unlearning.py"], "unlearning.py"),
+                (["submission.py", "unlearning.py"], "unlearning.py"),
+                (["method.py"], "method.py"),
+                (["method.py", "lib/tools.py"], "method.py"),
+                (["deep/method.py"], "deep/method.py"),
+            )
+        ),
+        ({"unlearning.py": b"X = 1\n", "submission.py": GOOD, "lib/broken.py": b"def (\n"}, {"file": "submission.py"}),
+        (
+            {"a.py": b"def forget(net, r, f, v): pass\n", "b.py": GOOD, "submission.toml": DESCRIBED},
+            {"file": "a.py", "function": "forget", "style": "tuple"},
+        ),
+        (b'# lethe: samples = "tuple"\n' + GOOD, {"style": "tuple"}),
+        (GOOD, {"style": "dict"}),
+        (
+            b"try:\n    import t\nexcept ImportError:\n    pass\nelse:\n    def unlearning(n, r, f, v): pass\n",
+            PLAIN,
+        ),
+        (DEFINED + b"unlearning = scrub\n", WEIGHTS),
+        (DEFINED + b"again = scrub\nunlearning = again\n", WEIGHTS),
+        (DEFINED + b"import functools\nunlearning = functools.partial(scrub, lr=0.2)\n", WEIGHTS),
+        (DEFINED + b"from functools import partial\nunlearning = partial(scrub, class_weights=3)\n", {"keywords": ()}),
+        (b"unlearning = lambda net, r, f, v, seed=None: scrub(net, r, f, v)\n", {"keywords": ("seed",)}),
+        (
+            b"class M:\n    def __call__(self, n, r, f, v, device=None): pass\nunlearning = M()\n",
+            DEVICE,
+        ),
+        (b"class M:\n    def run(self, n, r, f, v, device=None): pass\nunlearning = M\n", DEVICE),
+        (b"unlearning = make(scrub)\n", {"keywords": ()}),
+        *(
+            (
+                b"def scrub(n, r, f, v): pass\n" + source,
+                PLAIN,
+            )
+            for source in (
+                b"unlearning, name = scrub, 'mine'\n",
+                b"print(unlearning := scrub)\n",
+                b"for unlearning in [scrub]:\n    pass\n",
+                b"match 1:\n    case 1:\n        unlearning = scrub\n",
+            )
+        ),
+        (
+            METHODS | {"methods/__init__.py": b"from .scrub import scrub as unlearning\n"},
+            WEIGHTS | {"file": "unlearning.py", "style": "tuple"},
+        ),
+        ({"unlearning.py": b"from o import unlearning\n", "o.py": b"from unlearning import unlearning\n"}, {}),
+        (STARS | {"methods/scrub.py": b"def unlearning(net, r, f, v, seed=None): pass\n"}, {"keywords": ("seed",)}),
+        ({"submission.py": MINE, "utils.py": A_AND_B}, {"function": "Mine"}),
+        ({"submission.py": MINE, "utils.py": A_AND_B + b"def unlearning(a): pass\n"}, {"function": "Mine"}),
+        ({"submission.py": UNFIT, "utils.py": GOOD}, {"file": "submission.py", "function": "unlearning"}),
     ],
 )
-def test_file_is_found(names: list[str], chosen: str) -> None:
-    assert find_entry_point(dict.fromkeys(names, GOOD)).file == chosen
-
-
-def test_file_with_the_function_wins_over_one_without() -> None:
-    files = {"unlearning.py": b"X = 1\n", "submission.py": GOOD, "lib/broken.py": b"def (\n"}  # nothing imports it
-    assert find_entry_point(files).file == "submission.py"
-
-
-def test_description_names_file_function_and_style() -> None:
-    files = {
-        "a.py": b"def forget(net, r, f, v): pass\n",
-        "b.py": GOOD,
-        "submission.toml": b'file = "a.py"\nfunction = "forget"\nsamples = "tuple"\n',
-    }
-    assert find_entry_point(files) == EntryPoint(file="a.py", function="forget", style="tuple")
-
-
-def test_lone_file_says_its_style_in_a_comment() -> None:
-    assert find_entry_point({"submission.py": b'# lethe: samples = "tuple"\n' + GOOD}).style == "tuple"
-    assert find_entry_point({"submission.py": GOOD}).style == "dict"
+def test_what_is_called_is_found(files: bytes | dict[str, bytes], expected: dict[str, object]) -> None:
+    found = find_entry_point({"submission.py": files} if isinstance(files, bytes) else files)
+    assert {name: getattr(found, name) for name in expected} == expected
 
 
 def test_comment_with_another_style_is_refused() -> None:
     assert refused({"submission.py": b"# lethe: samples = lists\n" + GOOD}).violations[0].line == 1
-
-
-def test_function_under_a_condition_is_found() -> None:
-    code = (
-        b"try:\n    import torch\nexcept ImportError:\n    torch = None\nelse:\n    def unlearning(n, r, f, v): pass\n"
-    )
-    assert find_entry_point({"submission.py": code}).function == "unlearning"
 
 
 @pytest.mark.parametrize("code", [b"def unlearning(:\n", b"\n\nx = = 1\n", b"def f():\npass\n", b"print 'hello'\n"])
@@ -86,7 +122,6 @@ def test_syntax_error_in_an_imported_file_is_found(imports: bytes, broken: str) 
     assert refused(files).violations[0].field == broken
 
 
-A_AND_B = b"class A:\n    def run(self): pass\nclass B:\n    def run(self): pass\n"
 NO_FUNCTION = "submission.py: has no function"
 
 
@@ -103,6 +138,7 @@ NO_FUNCTION = "submission.py: has no function"
         (b"class A:\n    def run(self, a, b, c, d): pass\nunlearning = A()\n", "A has no method __call__"),
         (b"class GradDiff:\n    def compute_loss(self, model, inputs): pass\n", "needs a wrapper: def unlearning"),
         ({"submission.py": b"from utils import *\n", "utils.py": A_AND_B}, NO_FUNCTION),
+        (STARS | {"methods/scrub.py": b"def other(net, r, f, v): pass\n"}, "no function 'unlearning'"),
         *(
             ({"unlearning.py": GOOD, "submission.toml": description}, "submission.toml")
             for description in (
@@ -152,90 +188,6 @@ def test_wrong_signature_names_the_line(signature: str, says: str) -> None:
     error = refused({"submission.py": f"\n\ndef unlearning{signature}: pass\n".encode()})
     assert says in error.detail
     assert error.violations[0].line == 3
-
-
-DEFINED = "def scrub(net, retain_loader, forget_loader, val_loader, class_weights=None, lr=0.1):\n"
-DEFINED += "    for x, y in retain_loader: pass\n"
-
-
-@pytest.mark.parametrize(
-    ("binding", "keywords"),
-    [
-        ("unlearning = scrub\n", ("class_weights",)),
-        ("again = scrub\nunlearning = again\n", ("class_weights",)),
-        ("import functools\nunlearning = functools.partial(scrub, lr=0.2)\n", ("class_weights",)),
-        ("from functools import partial\nunlearning = partial(scrub, class_weights=3)\n", ()),
-        ("unlearning = lambda net, r, f, v, seed=None: scrub(net, r, f, v)\n", ("seed",)),
-        (
-            "class Method:\n    def __call__(self, net, r, f, v, device=None): pass\nunlearning = Method()\n",
-            ("device",),
-        ),
-        ("class Method:\n    def run(self, net, r, f, v, device=None): pass\nunlearning = Method\n", ("device",)),
-        ("unlearning = make(scrub)\n", ()),
-    ],
-)
-def test_other_names_for_a_function_are_entry_points(binding: str, keywords: tuple[str, ...]) -> None:
-    found = find_entry_point({"submission.py": (DEFINED + binding).encode()})
-    assert (found.function, found.keywords) == ("unlearning", keywords)
-
-
-def test_a_function_of_another_file_is_an_entry_point() -> None:
-    files = {
-        "unlearning.py": b"from methods import unlearning\n",
-        "methods/__init__.py": b"from .scrub import scrub as unlearning\n",
-        "methods/scrub.py": DEFINED.encode(),
-    }
-    found = find_entry_point(files)
-    assert (found.file, found.function, found.keywords, found.style) == (
-        "unlearning.py",
-        "unlearning",
-        ("class_weights",),
-        "tuple",
-    )
-
-
-def test_files_that_import_each_other_end() -> None:
-    files = {"unlearning.py": b"from other import unlearning\n", "other.py": b"from unlearning import unlearning\n"}
-    assert find_entry_point(files).function == "unlearning"
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "unlearning, name = scrub, 'mine'",
-        "print(unlearning := scrub)",
-        "for unlearning in [scrub]:\n    pass",
-        "match 1:\n    case 1:\n        unlearning = scrub",
-    ],
-)
-def test_any_statement_that_binds_the_name_gives_it(source: str) -> None:
-    code = f"def scrub(net, r, f, v):\n    pass\n{source}\n"
-    assert find_entry_point({"submission.py": code.encode()}) == EntryPoint(file="submission.py")
-
-
-def test_a_star_import_gives_what_the_package_holds() -> None:
-    files = {
-        "unlearning.py": b"from methods import *\n",
-        "methods/__init__.py": b"from .scrub import *\n",
-        "methods/scrub.py": b"def unlearning(net, r, f, v, seed=None):\n    pass\n",
-    }
-    assert find_entry_point(files).keywords == ("seed",)
-    files["methods/scrub.py"] = b"def other(net, r, f, v):\n    pass\n"
-    assert "no function 'unlearning'" in refused(files).detail
-
-
-MINE = b"from utils import *\nclass Mine:\n    def run(self, net, retain, forget, val): pass\n"
-
-
-def test_a_class_of_the_entry_file_wins_over_those_of_a_star_import() -> None:
-    for more in (b"", b"def unlearning(a): pass\n"):
-        assert find_entry_point({"submission.py": MINE, "utils.py": A_AND_B + more}).function == "Mine"
-
-
-def test_a_star_import_brings_the_function_beside_classes_that_do_not_fit() -> None:
-    code = b"from utils import *\nclass Task:\n    def run(self): pass\n"
-    found = find_entry_point({"submission.py": code, "utils.py": GOOD})
-    assert (found.file, found.function) == ("submission.py", "unlearning")
 
 
 @pytest.mark.parametrize("code", [b"from utils import *\n", b"\nfrom utils import unlearning\n"])

@@ -3,6 +3,7 @@
 import ast
 import json
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,57 +11,59 @@ from hypothesis import strategies as st
 
 from lethe.errors import InvalidSubmission
 from lethe.submission.ipython_magics import is_python, to_python
-from lethe.submission.notebook import code_cells
-from lethe.submission.package import Package, load_package
+from lethe.submission.notebook import Mode, code_cells
+from lethe.submission.package import load_package
 from tests.support.notebook_file import notebook
 
-BOTH = ("function", "notebook")
+BOTH: tuple[Mode, ...] = ("function", "notebook")
 
 FUNCTION = "def unlearning(net, retain_loader, forget_loader, val_loader):\n    pass\n"
 
 LOOP = "import torch\nfor i in range(512):\n    torch.save({}, f'/kaggle/tmp/unlearned_checkpoint_{i}.pth')\n"
 
 
-def package(*cells: str, modes: tuple[str, ...] = BOTH) -> Package:
-    return load_package(notebook(*cells), "mine.ipynb", modes=modes)  # type: ignore[arg-type]
-
-
-def refused(data: bytes, *, modes: tuple[str, ...] = ("function",)) -> InvalidSubmission:
+def refused(data: bytes) -> InvalidSubmission:
     with pytest.raises(InvalidSubmission) as caught:
-        load_package(data, "mine.ipynb", modes=modes)  # type: ignore[arg-type]
+        load_package(data, "mine.ipynb")
     return caught.value
 
 
-def test_a_notebook_that_saves_models_is_run_unchanged_by_each_run() -> None:
-    found = package(FUNCTION, LOOP)
-    assert found.kind == "ipynb"
-    assert (found.entry_point.mode, found.entry_point.program) == ("function", "saves")
-    assert found.files == {"cell-01.py": FUNCTION.encode(), "cell-02.py": LOOP.encode()}
-    assert (package(FUNCTION).entry_point.mode, package(FUNCTION).entry_point.program) == ("function", "defines")
-    assert package(LOOP, modes=("function",)).entry_point.program == "saves", "it needs no function"
-    assert package(LOOP, modes=("notebook",)).entry_point.mode == "notebook"
-
-
-def test_a_comment_lets_the_whole_notebook_run_once() -> None:
-    found = package("# lethe: mode = notebook\n" + FUNCTION, LOOP).entry_point
-    assert (found.mode, found.program) == ("notebook", "")
+ONCE = "# lethe: mode = notebook\n"
+OWN = "class Own:\n    def __init__(self, table):\n        self.targets = table['age_group']\n"
+STYLED = "def unlearning(net, retain, forget, val, class_weights=None):\n    for x, y in retain:\n        net(x)\n"
+IMPORTS = "import numpy, no_such\nfrom nothing.at_all import x\nfrom sklearn import svm\n"
 
 
 @pytest.mark.parametrize(
-    "saving",
+    ("cells", "modes", "expected"),
     [
-        "import torch as t\nt.save({}, 'x')",
-        "from torch import save as keep\nkeep({}, 'x')",
-        "get_ipython().run_cell_magic('writefile', 'x.py', 'import torch\\ntorch.save(1, 2)')",
-        "!cp weights.pth /kaggle/tmp/unlearned_checkpoint_0.pth",
+        ((FUNCTION, LOOP), BOTH, {"mode": "function", "program": "saves", "notes": ()}),
+        ((FUNCTION,), BOTH, {"mode": "function", "program": "defines"}),
+        ((LOOP,), ("function",), {"program": "saves"}),  # it needs no function
+        ((LOOP,), ("notebook",), {"mode": "notebook"}),
+        ((ONCE + FUNCTION, LOOP), BOTH, {"mode": "notebook", "program": ""}),
+        *(
+            ((FUNCTION, saving), BOTH, {"program": "saves"})
+            for saving in (
+                "import torch as t\nt.save({}, 'x')",
+                "from torch import save as keep\nkeep({}, 'x')",
+                "get_ipython().run_cell_magic('writefile', 'x.py', 'import torch\\ntorch.save(1, 2)')",
+                "!cp weights.pth /kaggle/tmp/unlearned_checkpoint_0.pth",
+            )
+        ),
+        ((OWN, STYLED), BOTH, {"style": "tuple", "keywords": ("class_weights",)}),
     ],
 )
-def test_however_a_notebook_saves_models_it_is_seen(saving: str) -> None:
-    assert package(FUNCTION, saving).entry_point.program == "saves"
+def test_what_is_run_of_a_notebook(cells: tuple[str, ...], modes: tuple[Mode, ...], expected: dict[str, Any]) -> None:
+    found = load_package(notebook(*cells), "mine.ipynb", modes=modes)
+    assert found.kind == "ipynb"
+    assert {name: getattr(found.entry_point, name) for name in expected} == expected
+    if expected.get("program") == "saves":
+        assert found.files["cell-01.py"] == cells[0].encode(), "unchanged"
 
 
 def test_modules_that_are_not_installed_are_named() -> None:
-    found = package("import numpy, no_such\nfrom nothing.at_all import x\nfrom sklearn import svm\n" + FUNCTION)
+    found = load_package(notebook(IMPORTS + FUNCTION), "mine.ipynb", modes=BOTH)
     assert [note.split()[0] for note in found.entry_point.notes] == ["no_such", "nothing"]
 
 
@@ -69,14 +72,6 @@ def test_a_mode_that_is_not_allowed_is_refused() -> None:
     assert "must be function or notebook" in refused(notebook("# lethe: mode = all\n" + FUNCTION)).detail
     with pytest.raises(InvalidSubmission, match="only notebooks"):
         load_package(FUNCTION.encode(), "mine.py", modes=("notebook",))
-
-
-def test_the_style_and_the_extras_are_found_across_cells() -> None:
-    found = package(
-        "class Own:\n    def __init__(self, table):\n        self.targets = table['age_group']\n",
-        "def unlearning(net, retain, forget, val, class_weights=None):\n    for x, y in retain:\n        net(x)\n",
-    )
-    assert (found.entry_point.style, found.entry_point.keywords) == ("tuple", ("class_weights",))
 
 
 def test_a_kaggle_script_is_taken_as_a_notebook_of_one_cell() -> None:

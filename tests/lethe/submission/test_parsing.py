@@ -2,12 +2,9 @@
 
 import ast
 import contextlib
-import io
-import json
 import sys
 import threading
 import warnings
-import zipfile
 
 import pytest
 
@@ -20,22 +17,12 @@ from lethe.submission.package import load_package
 from lethe.submission.parsing import parse_python
 from lethe.submission.requirements import unmet_requirements
 from scripts import library_pages
+from tests.support.instance import make_zip
 from tests.support.notebook_file import notebook
 
 DOUBTFUL = 'PATTERN = "\\d+"\n'  # no escape of Python's: it warns, with each release louder
 
 FUNCTION = "def unlearning(net, retain_loader, forget_loader, val_loader):\n    return '\\d'\n"
-
-
-def test_doubtful_code_is_parsed_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.warns(SyntaxWarning if sys.version_info >= (3, 12) else DeprecationWarning):
-        ast.parse(DOUBTFUL)
-    with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always")
-        tree = parse_python(DOUBTFUL, filename="secret_name.py")
-    assert isinstance(tree.body[0], ast.Assign)
-    assert heard == []
-    assert capfd.readouterr().err == ""
 
 
 def test_one_text_is_parsed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,16 +45,17 @@ def test_one_text_is_parsed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not met
 
 
-def test_uploads_with_suspicious_code_are_accepted_silently() -> None:
+def test_doubtful_uploads_are_read_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.warns(SyntaxWarning if sys.version_info >= (3, 12) else DeprecationWarning):
+        ast.parse(DOUBTFUL)
     text = DOUBTFUL + FUNCTION
-    cell = {"cell_type": "code", "source": text, "metadata": {}, "outputs": [], "execution_count": None}
-    book = json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         assert find_entry_point({"submission.py": text.encode()}).function == "unlearning"
-        cells = code_cells(book, shown_as="a.ipynb")
+        cells = code_cells(notebook(text), shown_as="a.ipynb")
         assert not saves_models([parse_python(cell) for cell in cells])
     assert heard == []
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
@@ -122,11 +110,8 @@ def test_what_is_not_installed_is_answered_with_what_is() -> None:
 
 
 def test_a_zip_s_requirements_are_read_at_upload() -> None:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr("unlearning.py", "def unlearning(net, r, f, v):\n    pass\n")
-        archive.writestr("requirements.txt", "fairlearn\n")
-    package = load_package(packed.getvalue(), "mine.zip", sources_only=True)
+    files = {"unlearning.py": b"def unlearning(net, r, f, v):\n    pass\n", "requirements.txt": b"fairlearn\n"}
+    package = load_package(make_zip(files), "mine.zip", sources_only=True)
     assert package.entry_point.as_data()["notes"] == list(unmet_requirements("fairlearn"))
 
 

@@ -82,13 +82,6 @@ def settings_of(study):
     return [trial.settings for trial in study.trials]
 
 
-def test_first_trial_has_the_files_own_constants(split, quick, tmp_path):
-    study = search(split, tmp_path / "s.json")
-    ranges = search_ranges(SOURCE)
-    assert settings_of(study)[0] == own_settings(SOURCE, ranges)
-    assert settings_of(study)[1:] == [random_settings(ranges, seed=0, trial=trial) for trial in range(1, 8)]
-
-
 def test_half_of_the_trials_gets_twice_the_runs_and_the_best_fresh_ones(split, quick, tmp_path):
     process = MadeUpRuns()
     study = search(split, tmp_path / "s.json", process=process, runs=16)
@@ -106,9 +99,11 @@ def test_half_of_the_trials_gets_twice_the_runs_and_the_best_fresh_ones(split, q
     assert {seed for seed, _ in process.asked if seed >= FRESH_SEEDS} == {FRESH_SEEDS}
 
 
-def test_runs_that_are_there_are_not_made_twice(split, quick, tmp_path):
-    process = MadeUpRuns()
+def test_runs_are_made_once_the_first_with_the_files_own_constants(split, quick, tmp_path):
+    process, ranges = MadeUpRuns(), search_ranges(SOURCE)
     study = search(split, tmp_path / "s.json", process=process)
+    drawn = [random_settings(ranges, seed=0, trial=trial) for trial in range(1, 8)]
+    assert settings_of(study) == [own_settings(SOURCE, ranges), *drawn]
     used = sum(t.scores[-1].runs + (t.fresh.runs if t.fresh else 0) for t in study.trials if t.scores)
     distinct = {tuple(sorted(t.settings.items())) for t in study.trials if t.scores}
     assert len(distinct) == sum(1 for t in study.trials if t.scores)
@@ -116,6 +111,9 @@ def test_runs_that_are_there_are_not_made_twice(split, quick, tmp_path):
     before = len(process.asked)
     assert search(split, tmp_path / "s.json", process=process) == study
     assert len(process.asked) == before
+    (tmp_path / "s.json").unlink()
+    search(split, tmp_path / "s.json", process=process)
+    assert len(process.asked) == 2 * before, "runs of a study that was removed are not used"
 
 
 def test_no_trial_begins_once_the_work_is_used(split, quick, tmp_path):
@@ -138,12 +136,8 @@ def test_search_that_is_taken_up_goes_on_as_one(split, quick, tmp_path):
     assert steps > 8
     assert parts == whole
     assert Study.read(tmp_path / "parts.json") == whole
-
-
-def test_more_trials_go_on_from_those_that_are_there(split, quick, tmp_path):
-    search(split, tmp_path / "s.json", trials=4)
-    more = search(split, tmp_path / "s.json", trials=8)
-    assert settings_of(more) == settings_of(search(split, tmp_path / "w.json", trials=8))
+    search(split, tmp_path / "more.json", trials=4)
+    assert settings_of(search(split, tmp_path / "more.json")) == settings_of(whole)
 
 
 def test_the_seed_chooses_the_settings_and_the_runs(split, quick, tmp_path):
@@ -185,14 +179,6 @@ def test_study_says_what_it_used_and_another_question_is_refused(split, quick, t
     assert '"reference_tuned": true' in (tmp_path / "s.json").read_text()
     with pytest.raises(InvalidInput, match=said):
         search(split, tmp_path / "s.json", **changed)
-
-
-def test_runs_of_a_study_that_was_removed_are_not_used(split, quick, tmp_path):
-    search(split, tmp_path / "s.json", trials=1)
-    (tmp_path / "s.json").unlink()
-    process = MadeUpRuns()
-    search(split, tmp_path / "s.json", trials=1, process=process)
-    assert process.asked
 
 
 @pytest.mark.parametrize(
