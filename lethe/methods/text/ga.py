@@ -14,9 +14,9 @@ Needs: forget answers
 
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
-from lethe.methods.text.common import mean_loss, train
+from lethe.methods.text.common import Batch, mean_loss, train
 
 LR = 1e-5  # lethe: tune LR = log(1e-6, 1e-2)
 EPOCHS = 5  # lethe: tune EPOCHS = int(1, 10)
@@ -24,12 +24,7 @@ WEIGHT_DECAY = 0.01  # lethe: tune WEIGHT_DECAY = log(1e-5, 1e-1)
 
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
-    train(
-        net,
-        lambda forget, _: -mean_loss(net, forget),
-        forget_loader,
-        None,
-        lr=LR,
-        epochs=EPOCHS,
-        weight_decay=WEIGHT_DECAY,
-    )
+    def loss(forget: Batch, _: Batch) -> Tensor:
+        return -mean_loss(net, forget)
+
+    train(net, loss, forget_loader, None, lr=LR, epochs=EPOCHS, weight_decay=WEIGHT_DECAY)

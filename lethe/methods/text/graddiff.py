@@ -12,9 +12,9 @@ Needs: forget answers
 
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
-from lethe.methods.text.common import mean_loss, train
+from lethe.methods.text.common import Batch, mean_loss, train
 
 LR = 1e-5  # lethe: tune LR = log(1e-6, 1e-2)
 EPOCHS = 5  # lethe: tune EPOCHS = int(1, 10)
@@ -23,12 +23,7 @@ ALPHA = 1.0  # lethe: tune ALPHA = uniform(0, 5)
 
 
 def unlearning(net: nn.Module, retain_loader: Any, forget_loader: Any, val_loader: Any) -> None:
-    train(
-        net,
-        lambda forget, retain: ALPHA * mean_loss(net, retain) - mean_loss(net, forget),
-        forget_loader,
-        retain_loader,
-        lr=LR,
-        epochs=EPOCHS,
-        weight_decay=WEIGHT_DECAY,
-    )
+    def loss(forget: Batch, retain: Batch) -> Tensor:
+        return ALPHA * mean_loss(net, retain) - mean_loss(net, forget)
+
+    train(net, loss, forget_loader, retain_loader, lr=LR, epochs=EPOCHS, weight_decay=WEIGHT_DECAY)

@@ -204,17 +204,6 @@ def test_saturated_logits_stay_within_the_statistics_range(split: Path) -> None:
     assert np.abs(confidences).max() <= 103.7
 
 
-def test_float32_pass_is_close_to_a_float64_pass(split: Path) -> None:
-    evaluator = SplitEvaluator.load(split)
-    evaluator.evaluate(read_weights(split))
-    net = build(evaluator.network).eval().double()
-    net.load_state_dict(load_original(split))
-    stored = StoredSet.read(split / "visible/forget.safetensors")
-    with torch.no_grad():
-        exact = net(to_inputs(stored.images, evaluator.network).double())
-    assert (evaluator.logits("forget").double() - exact).abs().max() < 1e-4
-
-
 def test_bf16_keeps_the_last_layer_in_float32(split: Path) -> None:
     network: Mapping[str, Any] = read_json(split / "visible/network.json")
     sets = {
