@@ -1,4 +1,4 @@
-"""What people do, from beginning to end, in a real browser."""
+"""What people do, participants and organisers, in a real browser."""
 
 import time
 from collections.abc import Callable
@@ -11,16 +11,14 @@ from sqlalchemy import delete, select, update
 from server.db import now
 from server.deps import get_database
 from server.models.account import WebSession
-from server.models.evaluation import Shard, ShardAttempt
+from server.models.evaluation import Evaluation, PublicScore, Shard, ShardAttempt
 from server.models.submission import Submission
 from server.teams import team_repository
 from tests.browser.conftest import Person
 
 if TYPE_CHECKING:
     from playwright.sync_api import Route
-
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
 CODE = b"def unlearning(net, retain_loader, forget_loader, val_loader):\n    return net\n"
 
 
@@ -46,7 +44,7 @@ def test_a_participant_registers_submits_follows_and_cancels(person: Callable[..
     assert new.complaints == []
 
 
-def test_a_syntax_error_is_shown_at_once_with_its_line(person: Callable[..., Person]) -> None:
+def test_refused_code_is_told_in_place_with_its_line(person: Callable[..., Person]) -> None:
     ada = person("ada")
     page = ada.go("/competitions/digits/submit")
     page.get_by_text("Paste code instead").click()
@@ -58,6 +56,16 @@ def test_a_syntax_error_is_shown_at_once_with_its_line(person: Callable[..., Per
     lines = page.locator("#refused .excerpt code > span")
     tops = lines.evaluate_all("lines => lines.map(line => line.getBoundingClientRect().top)")
     assert len(set(tops)) == len(tops) == 3, "each line stands on a line of its own"
+    page = ada.go("/competitions/digits/submit")
+    for code in (b"def unlearning(:\n", CODE):
+        page.set_input_files("#file", {"name": "mine.py", "mimeType": "text/x-python", "buffer": code})
+        page.click("#submit-form button[type=submit]")
+        if code != CODE:
+            page.wait_for_selector("#refused")
+            assert "syntax error" in page.inner_text("#refused")
+            assert page.evaluate("document.getElementById('file').files[0].name") == "mine.py"
+    page.wait_for_url("**/submissions/*")
+    assert "Received, checked and queued." in page.inner_text("body")
 
 
 def end_other_quarter(submission_id: str) -> int:
@@ -117,72 +125,25 @@ def test_the_page_shows_the_end_when_it_comes(person: Callable[..., Person]) -> 
     assert page.get_by_role("link", name="Cancel").count() == 0
 
 
-def test_the_own_line_is_one_key_away(person: Callable[..., Person]) -> None:
-    ada = person("ada")
+def test_the_board_is_searched_and_its_own_line_is_one_key_away(person: Callable[..., Person]) -> None:
+    ada = person("ada", color_scheme="light")
     page = ada.go("/competitions/digits/leaderboard")
     page.keyboard.press("m")
     page.wait_for_url(f"**#team-{ada.site.seeded.own_team_id}")
     assert page.locator("tr[data-own]").evaluate("row => row.matches(':target')")
-
-
-def test_a_search_narrows_the_board_while_typing(person: Callable[..., Person]) -> None:
-    page = person().go("/competitions/digits/leaderboard")
     page.locator("#q").press_sequentially("heron")
     page.wait_for_function(
         "() => { const names = [...document.querySelectorAll('.board-name')];"
         " return names.length > 0 && names.every(name => name.textContent.includes('heron')); }"
     )
     assert page.locator(".board-name").count() > 0
-    assert page.url.endswith("/competitions/digits/leaderboard?q=heron")
-
-
-def test_a_chosen_theme_is_kept_from_page_to_page(person: Callable[..., Person]) -> None:
-    page = person(color_scheme="light").go("/")
-    page.click("#theme")
-    page.click("#theme")
-    assert page.locator("html").get_attribute("data-theme") == "dark"
-    page.goto(page.url + "login")
-    assert page.locator("html").get_attribute("data-theme") == "dark"
-
-
-def test_two_people_at_once_see_only_their_own(person: Callable[..., Person]) -> None:
-    ada, other = person("ada"), person("calm-river")
-    ada.go("/competitions/digits/leaderboard")
-    other.go("/competitions/digits/leaderboard")
-    assert ada.page.locator("tr[data-own] .board-name").inner_text().startswith("ada")
-    assert other.page.locator("tr[data-own] .board-name").inner_text().startswith("calm-river")
-    answer = other.page.request.get(f"{other.site.url}/submissions/{other.site.seeded.scored_submission_id}")
-    assert answer.status == 404
-
-
-def test_an_organiser_creates_looks_and_disqualifies(person: Callable[..., Person]) -> None:
-    grace = person("grace")
-    page = grace.go("/organise/new")
-    text = page.locator("#text").input_value().replace("my-competition", "second")
-    page.fill("#text", text.replace("n_models = 512", "n_models = 1"))
-    page.get_by_role("button", name="Check and preview").click()
-    page.get_by_role("alert").get_by_text("n_models").first.wait_for()
-    grace.complaints.clear()  # the browser notes the refusal, which was meant
-    page.fill("#text", text)
-    page.get_by_role("button", name="Check and preview").click()
-    page.get_by_text("The file is valid.").wait_for()
-    page.get_by_role("button", name="Create the draft").click()
-    page.get_by_text("Only its organisers see it.").wait_for()
-    page = grace.go("/organise/digits/submissions?stage=scored")
-    page.locator("input[name=submission]").first.check()
-    page.fill("#reason", "copied from another team")
-    page.get_by_role("button", name="Disqualify").click()
-    page.get_by_text("1 disqualified.").wait_for()
-    grace.go("/organise/digits/audit")
-    page.get_by_text("copied from another team").first.wait_for()
-    assert grace.complaints == []
-
-
-def test_figures_are_drawn_under_the_strict_policy(person: Callable[..., Person]) -> None:
-    grace = person("grace")
-    page = grace.go("/organise")
-    page.locator(".chart canvas").nth(1).wait_for(timeout=30_000)
-    assert grace.complaints == []
+    assert "/competitions/digits/leaderboard?q=heron" in page.url
+    for path in ("/", "/login"):  # a chosen theme is kept from page to page
+        page.goto(ada.site.url + path)
+        if path == "/":
+            page.click("#theme")
+            page.click("#theme")
+        assert page.locator("html").get_attribute("data-theme") == "dark"
 
 
 def test_pasted_code_is_there_again_after_an_ended_session(person: Callable[..., Person]) -> None:
@@ -206,32 +167,23 @@ def test_pasted_code_is_there_again_after_an_ended_session(person: Callable[...,
     assert ada.go("/competitions/digits/submit").input_value("#code") == ""
 
 
-def test_refused_file_stays_chosen_and_is_told_in_place(person: Callable[..., Person]) -> None:
+def test_file_that_is_too_large_or_beyond_the_quota_is_not_sent(
+    person: Callable[..., Person], monkeypatch: pytest.MonkeyPatch
+) -> None:
     ada = person("ada")
     page = ada.go("/competitions/digits/submit")
-    page.set_input_files("#file", {"name": "mine.py", "mimeType": "text/x-python", "buffer": b"def unlearning(:\n"})
-    page.click("#submit-form button[type=submit]")
-    page.wait_for_selector("#refused")
-    assert "syntax error" in page.inner_text("#refused")
-    assert page.evaluate("document.getElementById('file').files[0].name") == "mine.py"
-    good = b"def unlearning(net, retain_loader, forget_loader, val_loader):\n    pass\n"
-    page.set_input_files("#file", {"name": "mine.py", "mimeType": "text/x-python", "buffer": good})
-    page.click("#submit-form button[type=submit]")
-    page.wait_for_url("**/submissions/*")
-    assert "Received, checked and queued." in page.inner_text("body")
-
-
-@pytest.mark.parametrize(("name", "limit"), [("big.zip", "data-max-mib"), ("big.py", "data-max-source-mib")])
-def test_file_that_is_too_large_is_not_sent(person: Callable[..., Person], name: str, limit: str) -> None:
-    ada = person("ada")
+    for name, limit in (("big.zip", "data-max-mib"), ("big.py", "data-max-source-mib")):
+        most = int(page.get_attribute("#file", limit) or "0")
+        file = {"name": name, "mimeType": "application/octet-stream", "buffer": bytes((most << 20) + 1)}
+        page.set_input_files("#file", file)  # type: ignore[arg-type]
+        assert f"at most {most} MiB are taken" in page.inner_text("#chosen")
+        page.click("#submit-form button[type=submit]")
+        assert page.url.endswith("/submit")
+        assert not page.evaluate("document.getElementById('submit-form').checkValidity()")
+    monkeypatch.setattr(team_repository, "count_counted", lambda *_, **__: 99)
     page = ada.go("/competitions/digits/submit")
-    most = int(page.get_attribute("#file", limit))
-    buffer = bytes((most << 20) + 1)
-    page.set_input_files("#file", {"name": name, "mimeType": "application/octet-stream", "buffer": buffer})
-    assert f"at most {most} MiB are taken" in page.inner_text("#chosen")
-    page.click("#submit-form button[type=submit]")
-    assert page.url.endswith("/submit")
-    assert not page.evaluate("document.getElementById('submit-form').checkValidity()")
+    page.get_by_text("submissions of today are used").wait_for()
+    assert page.is_disabled("#submit-form button[type=submit]")
 
 
 @pytest.mark.parametrize("answer", ["gateway", "none"])
@@ -258,11 +210,63 @@ def test_file_whose_answer_is_lost_is_not_sent_twice(person: Callable[..., Perso
     page.wait_for_url("**/digits/submissions")
 
 
-def test_button_stays_disabled_where_nothing_is_left(
-    person: Callable[..., Person], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ada = person("ada")
-    monkeypatch.setattr(team_repository, "count_counted", lambda *_, **__: 99)
-    page = ada.go("/competitions/digits/submit")
-    page.get_by_text("submissions of today are used").wait_for()
-    assert page.is_disabled("#submit-form button[type=submit]")
+def end_all(score: float) -> None:
+    """Do what workers would: every new evaluation of a re-judging done and scored."""
+    with get_database().write() as session:
+        for evaluation in session.scalars(select(Evaluation).where(Evaluation.rejudging_id != "")).all():
+            for shard in session.scalars(select(Shard).where(Shard.evaluation_id == evaluation.id)).all():
+                shard.state, shard.runs_done = "done", shard.n_runs
+            evaluation.state, evaluation.finished_at = "scored", now()
+            figures = dict.fromkeys(("final_score", "forgetting_quality", "retain_ratio", "test_ratio"), score)
+            ids = {"evaluation_id": evaluation.id, "submission_id": evaluation.submission_id}
+            session.add(PublicScore(**ids, **figures, scorer_version="1", details={}))
+
+
+def test_a_re_judging_is_watched_and_applied(person: Callable[..., Person]) -> None:
+    grace = person("grace")
+    page = grace.go("/organise/digits/rejudgings")
+    page.get_by_label("Those of a team").check()
+    page.get_by_label("Name of the team").fill("ada")
+    page.get_by_label("Reason").fill("the cap was wrong")
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_text("The form chooses").wait_for()
+    page.get_by_role("button", name="Start re-judging").click()
+    page.get_by_role("heading", name="Being scored again").wait_for()
+    end_all(0.5)
+    page.get_by_role("heading", name="Apply", exact=True).wait_for(timeout=60_000)  # the page has loaded itself again
+    page.get_by_text("Every submission has ended").wait_for()
+    page.get_by_label("Apply the new scores").check()
+    page.get_by_role("button", name="Apply").click()
+    page.get_by_text("Applied: the new scores count.").wait_for()
+    assert grace.complaints == []
+
+
+def test_a_list_is_chosen_with_one_box_and_enter_decides_nothing(person: Callable[..., Person]) -> None:
+    page = person("grace").go("/organise/digits/submissions")
+    everything, lines = page.get_by_label("Choose all on this page"), page.locator("input[name=submission]")
+    everything.check()
+    assert page.locator("input[name=submission]:checked").count() == lines.count() == 100
+    lines.first.uncheck()
+    assert everything.evaluate("box => box.indeterminate")
+    everything.check()
+    everything.uncheck()
+    lines.first.check()
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.method))
+    page.get_by_label("Reason, for the audit log").fill("they asked for it")
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(500)
+    assert "POST" not in sent
+    page.get_by_role("button", name="Disqualify").click()
+    page.get_by_text("1 disqualified.").wait_for()
+
+
+def test_two_submissions_are_compared_from_what_is_offered(person: Callable[..., Person]) -> None:
+    grace = person("grace")
+    page = grace.go(f"/organise/digits/submissions/{grace.site.seeded.scored_submission_id}")
+    other = page.locator("#others option").first.get_attribute("value")
+    page.get_by_label("Submission to compare with").fill(str(other))
+    page.get_by_role("button", name="Compare").click()
+    page.get_by_role("heading", name="Two submissions, on the public split").wait_for()
+    page.locator("figure[data-chart] canvas").nth(1).wait_for(timeout=60_000)
+    assert grace.complaints == []

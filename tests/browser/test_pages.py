@@ -146,46 +146,6 @@ def out_of_place(somebody: Person, *, accessible: bool = False) -> list[str]:
 
 @pytest.mark.browser
 @pytest.mark.slow
-def test_on_paper_there_is_nothing_to_press(person: Callable[..., Person]) -> None:
-    page = person("ada", color_scheme="dark").go("/competitions/digits/leaderboard")
-    page.emulate_media(media="print")
-    for name in (".topbar", ".tabs", ".segments", ".search", ".footer"):
-        assert not page.locator(name).first.is_visible(), name
-    assert page.locator(".board-name").first.is_visible()
-    assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
-
-
-@pytest.mark.browser
-@pytest.mark.slow
-def test_last_entry_fits_its_column(person: Callable[..., Person]) -> None:
-    page = person(viewport={"width": 1100, "height": 800}).go("/competitions/digits/leaderboard")
-    cell = page.locator(".board-lines .board-activity").last
-    cell.evaluate("cell => { cell.textContent = '59 minutes ago'; cell.style.whiteSpace = 'nowrap'; }")
-    assert cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
-
-
-@pytest.mark.browser
-@pytest.mark.slow
-def test_on_a_telephone_no_list_of_submissions_hides_anything(person: Callable[..., Person]) -> None:
-    somebody = person("ada", viewport=NARROW)
-    for name, path in (("ada", "/competitions/digits/submissions"), ("grace", "/organise/digits/submissions")):
-        somebody.context.clear_cookies()
-        somebody.log_in(name)
-        page = somebody.go(path)
-        assert page.locator(".table-wrap").evaluate("box => box.scrollWidth <= box.clientWidth"), path
-        assert page.get_by_role("row").count() > 5, path
-
-
-@pytest.mark.browser
-@pytest.mark.slow
-def test_a_sentence_with_a_long_word_stays_on_a_telephone(person: Callable[..., Person]) -> None:
-    page = person(viewport=NARROW).go("/competitions/digits")
-    page.locator("main p").first.evaluate("sentence => { sentence.textContent = 'a'.repeat(400); }")
-    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
-
-
-@pytest.mark.browser
-@pytest.mark.slow
 def test_figures_are_asked_for_once_and_end_in_the_last_theme(person: Callable[..., Person]) -> None:
     somebody = person("ada", color_scheme="light", viewport=WIDE)
     asked: list[str] = []
@@ -203,3 +163,28 @@ def test_figures_are_asked_for_once_and_end_in_the_last_theme(person: Callable[.
     page.emulate_media(color_scheme="light")
     page.evaluate(SETTLED)
     assert page.evaluate(pixels) == light
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_narrow_pages_hide_nothing_and_paper_has_nothing_to_press(person: Callable[..., Person]) -> None:
+    somebody = person("ada", color_scheme="dark", viewport=NARROW)
+    page = somebody.go("/competitions/digits")
+    page.locator("main p").first.evaluate("sentence => { sentence.textContent = 'a'.repeat(400); }")
+    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+    for name, path in (("ada", "/competitions/digits/submissions"), ("grace", "/organise/digits/submissions")):
+        somebody.context.clear_cookies()
+        somebody.log_in(name)
+        page = somebody.go(path)
+        assert page.locator(".table-wrap").evaluate("box => box.scrollWidth <= box.clientWidth"), path
+        assert page.get_by_role("row").count() > 5, path
+    page.set_viewport_size({"width": 1100, "height": 800})
+    page = somebody.go("/competitions/digits/leaderboard")
+    cell = page.locator(".board-lines .board-activity").last
+    cell.evaluate("cell => { cell.textContent = '59 minutes ago'; cell.style.whiteSpace = 'nowrap'; }")
+    assert cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
+    page.emulate_media(media="print")
+    for name in (".topbar", ".tabs", ".segments", ".search", ".footer"):
+        assert not page.locator(name).first.is_visible(), name
+    assert page.locator(".board-name").first.is_visible()
+    assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"

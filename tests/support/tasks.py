@@ -1,6 +1,7 @@
 """A competition of three small tasks, two of images and one of text, in any state."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import select
 
@@ -10,7 +11,7 @@ from server.db import now
 from server.evaluations import parts
 from server.models.account import Account
 from server.models.competition import Competition, CompetitionState, SplitState
-from tests.support.instance import Instance
+from tests.support.instance import GOOD_CODE, Instance
 
 FACES, DIGITS, AUTHORS = "faces", "digits", "authors"
 IMAGES = """
@@ -86,6 +87,13 @@ def open_tasks(server: Instance, organiser: Account, **values: object) -> None:
     with server.database.write() as session:
         competitions.create(session, tasks_toml(**values), organiser=organiser)  # type: ignore[arg-type]
     make_ready(server)
+
+
+def send(server: Instance, headers: dict[str, str], tasks: str = "", **values: Any) -> Any:
+    """Submit to some tasks, named with commas between, or to all."""
+    file = (values.get("filename", "submission.py"), values.get("code", GOOD_CODE))
+    path = "/api/v1/competitions/three/submissions"
+    return server.client.post(path, headers=headers, files={"file": file}, data={"tasks": tasks})
 
 
 def part_ids(server: Instance, submission_id: str) -> dict[str, str]:

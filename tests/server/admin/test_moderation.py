@@ -138,24 +138,6 @@ def test_restored_after_the_close_is_re_scored(server: Instance) -> None:
     assert server.board(olga, board="private") == [("ada", 0.125)]
 
 
-def test_limits_are_shown_first_and_then_changed(both: Instance) -> None:
-    olga, ada = both.organised(limits={"submissions_per_day": 5}), both.participant("ada")
-    for _ in range(3):
-        both.submit(ada)
-    body = {"limits": {"submissions_per_day": 2}, "reason": WHY, "preview": True}
-    seen = both.client.patch(BASE, headers=olga, json=body).json()
-    assert seen["applied"] is False
-    assert seen["changed"] == {"limits.submissions_per_day": [5, 2]}
-    assert seen["over_daily_quota"] == {"ada": 3}
-    assert seen["unfinished"] == 3
-    assert both.client.get(f"{BASE}/quota", headers=ada).json()["per_day"] == 5
-    body["preview"] = False
-    assert both.client.patch(BASE, headers=olga, json=body).json()["applied"] is True
-    quota = both.client.get(f"{BASE}/quota", headers=ada).json()
-    assert (quota["per_day"], quota["remaining"]) == (2, 0), "jumped over, and still nothing is left"
-    assert ("competition.limits_changed", WHY) in events(both)
-
-
 def test_previewed_limits_are_those_of_the_present_phase(both: Instance) -> None:
     begun = (now() - timedelta(hours=1)).isoformat()
     phases = (

@@ -49,34 +49,26 @@ CONFIRMED = [(1, "eve", "team"), (2, "ada", "team")]
 
 
 def test_unconfirmed_score_takes_no_rank_until_it_is_confirmed(both: Instance) -> None:
-    olga, _, submission = opened(both)
-    assert lines(both) == UNCONFIRMED
+    olga, eve, submission = opened(both)
+    lower = both.submit(eve, b"def unlearning(a, b, c, d):\n    return a\n").json()["id"]
+    both.score(lower, 0.6, details=FREE)
+
+    def listed() -> tuple[int, float | None]:
+        with both.database.read() as session:
+            shown = summary(session, session.scalars(select(Competition)).one())
+            return shown.teams, shown.best
+
+    assert (lines(both), listed()) == (UNCONFIRMED, (1, 0.5))
+    assert both.act(eve, submission, "confirm").status_code == 403
+    assert both.act(olga, submission, "confirm", split="private").status_code == 409
     confirmed = both.act(olga, submission, "confirm")
     assert (confirmed.status_code, confirmed.json()["score"]["is_unconfirmed"]) == (200, False)
-    assert lines(both) == CONFIRMED
+    assert (lines(both), listed()) == (CONFIRMED, (2, 0.75))
+    again = both.act(olga, submission, "confirm")
+    assert (again.status_code, "no unconfirmed score on the public split" in again.json()["detail"]) == (409, True)
     with both.database.read() as session:
         event = session.scalars(select(AuditEvent).where(AuditEvent.action == "submission.confirmed")).one()
     assert (event.reason, event.data["split"]) == (WHY, "public")
-
-
-def test_only_an_unconfirmed_score_is_confirmed(server: Instance) -> None:
-    olga, eve, submission = opened(server)
-    assert server.act(eve, submission, "confirm").status_code == 403
-    assert server.act(olga, submission, "confirm", split="private").status_code == 409
-    assert server.act(olga, submission, "confirm").status_code == 200
-    again = server.act(olga, submission, "confirm")
-    assert (again.status_code, "no unconfirmed score on the public split" in again.json()["detail"]) == (409, True)
-
-
-def test_rerun_of_a_confirmed_score_is_judged_anew(server: Instance) -> None:
-    olga, _, submission = opened(server)
-    server.act(olga, submission, "confirm")
-    server.act(olga, submission, "run-again")
-    server.score(submission, 0.75, details=HELD)
-    assert lines(server) == UNCONFIRMED
-    server.act(olga, submission, "run-again")
-    server.act(olga, submission, "cancel")
-    assert lines(server) == UNCONFIRMED, "the one before it counts again, as it was"
 
 
 def test_rejudged_score_is_judged_anew_and_told(server: Instance) -> None:
@@ -133,30 +125,6 @@ def told(server: Instance) -> list[Any]:
         return [row.payload["data"] for row in session.scalars(select(Delivery).order_by(Delivery.created_at))]
 
 
-def test_programs_are_told_of_an_unconfirmed_score(server: Instance) -> None:
-    olga, _, submission = opened(server)
-    assert told(server) == []
-    webhook(server, olga)
-    server.act(olga, submission, "run-again")
-    server.score(submission, 0.8, details=HELD)
-    assert told(server) == [{"submission": submission, "split": "public"}]
-    server.act(olga, submission, "run-again")
-    server.score(submission, 0.4, details=FREE)
-    assert len(told(server)) == 1
-
-
-def test_baseline_needs_no_confirmation(server: Instance) -> None:
-    *_, submission = opened(server)
-    with server.database.write() as session:
-        score = session.scalars(select(PublicScore).where(PublicScore.submission_id == submission)).one()
-        assert score.is_unconfirmed
-        competition = session.scalars(select(Competition)).one()
-        public = competitions.get_split(session, competition, Visibility.PUBLIC)
-        host = add_team(session, competition, "host", is_baseline=True)
-        scored(session, host, public, 0.9, is_unconfirmed=True)
-    assert lines(server)[0] == (None, "host", "baseline")
-
-
 def test_unconfirmed_scores_on_a_ladder(server: Instance) -> None:
     olga, eve, submission = opened(server, extra=LADDER)
     assert lines(server) == UNCONFIRMED
@@ -192,34 +160,6 @@ def test_unconfirmed_final_is_on_the_private_board_and_the_checklist(both: Insta
     assert seen() == ([(1, "eve"), (2, "ada")], [])
     with both.database.read() as session:
         assert session.scalars(select(PrivateScore.is_unconfirmed)).all() == [False, False]
-
-
-def test_list_of_competitions_leaves_unconfirmed_scores_out(both: Instance) -> None:
-    olga, eve, submission = opened(both)
-    lower = both.submit(eve, b"def unlearning(a, b, c, d):\n    return a\n").json()["id"]
-    both.score(lower, 0.6, details=FREE)
-
-    def found() -> tuple[int, float | None]:
-        with both.database.read() as session:
-            shown = summary(session, session.scalars(select(Competition)).one())
-            return shown.teams, shown.best
-
-    assert found() == (1, 0.5)
-    both.act(olga, submission, "confirm")
-    assert found() == (2, 0.75)
-
-
-def test_unconfirmed_scores_are_in_no_tied_group(server: Instance) -> None:
-    olga = server.account("olga", Role.ORGANISER)
-    competition = server.competition(organiser=olga)
-    with server.database.write() as session:
-        public = competitions.get_split(session, competition, Visibility.PUBLIC)
-        for name, is_unconfirmed in (("eve", True), ("ada", False)):
-            scored(session, add_team(session, competition, name), public, 0.5, is_unconfirmed=is_unconfirmed)
-        for row in session.scalars(select(PublicScore)):
-            row.replicates = {"headline": [0.5], "seed": 0, "n_models": 4, "factor": 1.0}
-        session.flush()
-        assert len(scores.of_split(session, public.id)) == 1
 
 
 def test_part_that_is_unconfirmed_takes_the_teams_combined_rank(server: Instance, olga: Account) -> None:
@@ -260,3 +200,35 @@ def test_everything_that_organisers_read_says_unconfirmed(server: Instance) -> N
         team = session.get_one(Submission, submission).team_id
     assert ("close", "1 public score is unconfirmed") in [(steps.act, check.text) for check in steps.checks]
     assert "unconfirmed" in plain_text(server.client.get(f"/competitions/digits/teams/{team}").text)
+
+
+def test_rerun_of_a_confirmed_score_is_judged_anew_and_told(server: Instance) -> None:
+    olga, _, submission = opened(server)
+    webhook(server, olga)
+    server.act(olga, submission, "confirm")
+    server.act(olga, submission, "run-again")
+    server.score(submission, 0.75, details=HELD)
+    assert lines(server) == UNCONFIRMED
+    assert told(server) == [{"submission": submission, "split": "public"}]
+    server.act(olga, submission, "run-again")
+    server.act(olga, submission, "cancel")
+    assert lines(server) == UNCONFIRMED, "the one before it counts again, as it was"
+    server.act(olga, submission, "run-again")
+    server.score(submission, 0.4, details=FREE)
+    assert len(told(server)) == 1
+
+
+def test_baselines_are_not_confirmed_and_nobody_is_tied_with_what_is_not(server: Instance) -> None:
+    *_, submission = opened(server)
+    with server.database.write() as session:
+        score = session.scalars(select(PublicScore).where(PublicScore.submission_id == submission)).one()
+        assert score.is_unconfirmed
+        competition = session.scalars(select(Competition)).one()
+        public = competitions.get_split(session, competition, Visibility.PUBLIC)
+        host = add_team(session, competition, "host", is_baseline=True)
+        scored(session, host, public, 0.9, is_unconfirmed=True)
+        for row in session.scalars(select(PublicScore)):
+            row.replicates = {"headline": [0.5], "seed": 0, "n_models": 4, "factor": 1.0}
+        session.flush()
+        assert len(scores.of_split(session, public.id)) == 1
+    assert lines(server)[0] == (None, "host", "baseline")

@@ -69,59 +69,30 @@ def olga(server: Instance) -> dict[str, str]:
     return server.organiser("olga")
 
 
-def test_a_cell_is_a_hidden_competition_with_one_split(server, olga, body) -> None:
-    answer = put(server, olga, body())
-    assert answer.status_code == 200, answer.text
-    with server.database.read() as session:
-        competition = session.scalars(select(Competition)).one()
-        assert competition.slug == f"cell-{competition.cell_key}"
-        assert [split.visibility for split in session.scalars(select(Split))] == ["public"]
-        assert competition.state == "preparing"
+@pytest.fixture
+def stored(server: Instance, olga: dict[str, str], body: Any) -> Any:
+    """The answer to a benchmark that olga has sent."""
+    return put(server, olga, body())
 
 
-@pytest.mark.parametrize("state", ["preparing", "ready"])
-def test_no_list_and_no_stranger_sees_a_cell(server, olga, body, state) -> None:
-    put(server, olga, body())
-    if state == "ready":
-        prepared(server)
-    with server.database.read() as session:
-        slug = session.scalars(select(Competition.slug)).one()
-    for headers in ({}, server.participant("ada"), olga, server.headers(server.account("root", Role.ADMINISTRATOR))):
-        assert server.client.get("/api/v1/competitions", headers=headers).json() == []
-    assert server.client.get(f"/api/v1/competitions/{slug}").status_code == 404
-    assert slug not in server.client.get("/competitions").text + server.client.get("/").text
-    ada = server.headers(server.account("bob"))
-    assert server.submit(ada, slug=slug).status_code == 404
-
-
-def test_a_cell_never_opens(server, olga, body) -> None:
-    put(server, olga, body())
+@pytest.fixture
+def swept(server: Instance, stored: Any) -> Instance:
+    """An instance whose benchmark has its splits and submissions."""
     prepared(server)
-    server.tick()
-    with server.database.read() as session:
-        assert session.scalars(select(Competition.state)).one() == "ready"
+    assert sweep(server) == 3
+    return server
 
 
-def test_each_method_is_submitted_once(server, olga, body) -> None:
-    put(server, olga, body())
-    assert sweep(server) == 0  # its split is not there
-    prepared(server)
-    assert [sweep(server), sweep(server)] == [3, 0]
-    assert [each.message for each in submissions(server)] == ["broken", "finetune LR=0.05", "original"]
-
-
-def test_only_a_few_submissions_wait_at_a_time(server, olga, body, monkeypatch) -> None:
-    monkeypatch.setattr(benchmarks, "MAX_WAITING", 2)
-    put(server, olga, body())
-    prepared(server)
-    assert [sweep(server), sweep(server)] == [2, 0]
-    score_all(server)
-    assert [sweep(server), len(submissions(server))] == [1, 3]
-
-
-def test_two_benchmarks_share_cells_and_submissions(server, olga, body) -> None:
-    put(server, olga, body())
+def test_two_benchmarks_share_cells_and_submissions(server, olga, stored, body) -> None:
     pia = server.organiser("pia")
+    for path in ("", "/results"):
+        assert server.client.get(f"{URL}{path}", headers=pia).status_code == 404
+    assert put(server, pia, body()).status_code == 409
+    assert server.client.get("/api/v1/benchmarks", headers=pia).json() == []
+    as_viewer(server, "pia")
+    assert server.client.get("/organise/benchmarks/tiny").status_code == 404
+    root = server.headers(server.account("root", Role.ADMINISTRATOR))
+    assert [each["slug"] for each in server.client.get("/api/v1/benchmarks", headers=root).json()] == ["tiny"]
     other = body(lambda text: text.replace('slug = "tiny"', 'slug = "other"').replace('"original", ', ""))
     assert put(server, pia, other).status_code == 200
     prepared(server)
@@ -132,51 +103,33 @@ def test_two_benchmarks_share_cells_and_submissions(server, olga, body) -> None:
     assert server.client.get(OTHER, headers=pia).json()["left"] == 0
 
 
-def test_a_shared_cell_computes_the_metrics_of_both(server, olga, body) -> None:
-    put(server, olga, body())
-    prepared(server)
-    sweep(server)
-    score_all(server)
-    more = body(lambda text: text.replace('"accuracy_gap"]', '"accuracy_gap", "mia_gap"]'))
-    assert put(server, olga, more).json()["left"] == 3
-    compute(server)
-    assert server.client.get(URL, headers=olga).json()["left"] == 0
-    rows = server.client.get(f"{URL}/results", headers=olga).json()["cells"]["tiny"]["rows"]
+def test_a_shared_cell_computes_the_metrics_of_both(swept, olga, body) -> None:
+    score_all(swept)
+    sweep(swept)
+    assert swept.client.get(URL, headers=olga).json()["complete_at"] is not None, "it is looked at no more"
+    more = put(swept, olga, body(lambda text: text.replace('"accuracy_gap"]', '"accuracy_gap", "mia_gap"]'))).json()
+    assert (more["left"], more["complete_at"]) == (3, None)
+    compute(swept)
+    assert swept.client.get(URL, headers=olga).json()["left"] == 0
+    rows = swept.client.get(f"{URL}/results", headers=olga).json()["cells"]["tiny"]["rows"]
     assert rows["original"]["values"]["mia_gap"]["value"] == 0.25
 
 
-def test_status_counts_and_estimates_what_is_left(server, olga, body) -> None:
-    put(server, olga, body())
-    prepared(server)
-    sweep(server)
-    first = submissions(server)[0]
-    with server.database.write() as session:
-        session.scalars(select(Evaluation).where(Evaluation.submission_id == first.id)).one().started_at = (
-            now() - timedelta(minutes=2)
-        )
-    server.score(first.id, 0.1)
-    compute(server)
-    status = server.client.get(URL, headers=olga).json()
+def test_status_counts_and_estimates_what_is_left(swept, olga, body) -> None:
+    first = submissions(swept)[0]
+    with swept.database.write() as session:
+        evaluation = session.scalars(select(Evaluation).where(Evaluation.submission_id == first.id)).one()
+        evaluation.started_at = now() - timedelta(minutes=2)
+    swept.score(first.id, 0.1)
+    compute(swept)
+    status = swept.client.get(URL, headers=olga).json()
     (cell,) = status["progress"]
     assert (cell["split"], cell["n_done"], cell["n_runs"], cell["wanted_runs"]) == ("ready", 1, 4, 12)
     assert status["left"] == 2
     assert status["left_s"] == pytest.approx(240, abs=10)
-
-
-def test_a_failed_method_is_f_with_its_reason_and_runs_again_only_when_asked(server, olga, body) -> None:
-    put(server, olga, body())
-    prepared(server)
-    sweep(server)
-    server.fail(submissions(server)[0].id, Fault.PARTICIPANT)
-    score_all(server)
-    status = server.client.get(URL, headers=olga).json()
-    assert status["failures"] == ["tiny, broken: F: exception: it broke"]
-    assert (status["left"], sweep(server)) == (0, 0)
-    results = server.client.get(f"{URL}/results", headers=olga).json()
-    assert results["cells"]["tiny"]["rows"]["broken"]["failure"] == "exception: it broke"
-    again = put(server, olga, body(retry=True)).json()
-    assert (again["left"], again["failures"]) == (1, [])
-    assert len(submissions(server)) == 3
+    changed = put(swept, olga, body(lambda text: text.replace("LR = 0.05", "LR = 0.5"))).json()["changed"]
+    assert "new or different: methods finetune LR=0.5" in changed
+    assert sweep(swept) == 1, "the rest is kept"
 
 
 def test_a_cell_that_cannot_be_prepared_says_why_and_is_tried_again(server, olga, body) -> None:
@@ -192,83 +145,23 @@ def test_a_cell_that_cannot_be_prepared_says_why_and_is_tried_again(server, olga
     assert put(server, olga, body()).json()["progress"][0]["split"] == "pending"
 
 
-def test_a_benchmark_that_has_all_is_looked_at_no_more(server, olga, body) -> None:
-    put(server, olga, body())
-    prepared(server)
-    sweep(server)
-    score_all(server)
-    sweep(server)
-    assert server.client.get(URL, headers=olga).json()["complete_at"] is not None
-    assert put(server, olga, body()).json()["complete_at"] is None
-
-
-def test_nothing_is_submitted_after_max_hours(server, olga, body) -> None:
-    put(server, olga, body(max_hours=0))
-    prepared(server)
-    assert sweep(server) == 0
-    put(server, olga, body(max_hours=1))
-    assert sweep(server) == 3
-
-
-def test_a_changed_file_says_what_is_new_and_keeps_the_rest(server, olga, body) -> None:
-    put(server, olga, body())
-    prepared(server)
-    sweep(server)
-    changed = put(server, olga, body(lambda text: text.replace("LR = 0.05", "LR = 0.5"))).json()["changed"]
-    assert "new or different: methods finetune LR=0.5" in changed
-    assert sweep(server) == 1
-
-
-def test_results_make_the_tables_of_a_report(server, olga, body) -> None:
-    put(server, olga, body())
-    prepared(server)
-    sweep(server)
-    score_all(server, 0.125)
-    content = server.client.get(f"{URL}/results", headers=olga).json()
-    rows = content["cells"]["tiny"]["rows"]
-    assert rows["original"]["values"]["f"]["value"] == 0.125
-    assert rows["exact retraining"]["values"]["accuracy_gap"]["value"] == 0.5
-    assert rows["original model"]["values"]["accuracy_gap"]["value"] == 0.75
-    assert rows["original model"]["values"]["forget_accuracy"]["value"] == 0.5
-    assert rows["original"]["submission"] == submissions(server)[2].id
-    assert len(list(benchmark_tables(content))) > 1
-
-
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        (lambda body: body["cells"][0]["competition"].pop("network"), "network"),
-        (lambda body: body["methods"].pop(), "methods"),
-        (lambda body: body["cells"].append(body["cells"][0]), "cells"),
-        (lambda body: body["methods"][0].update(source="def unlearning(:"), ""),
-        (lambda body: body["file"].update(seeds=3), "file"),
-    ],
-)
-def test_a_wrong_part_is_named(server, olga, body, change, field) -> None:
-    wrong = body()
-    change(wrong)
-    answer = put(server, olga, wrong)
-    assert answer.status_code == 422
-    assert field in answer.text
+def test_a_wrong_part_is_named(server, olga, body) -> None:
+    for change, field in (
+        (lambda wrong: wrong["cells"][0]["competition"].pop("network"), "network"),
+        (lambda wrong: wrong["methods"].pop(), "methods"),
+        (lambda wrong: wrong["cells"].append(wrong["cells"][0]), "cells"),
+        (lambda wrong: wrong["methods"][0].update(source="def unlearning(:"), ""),
+        (lambda wrong: wrong["file"].update(seeds=3), "file"),
+    ):
+        wrong = body()
+        change(wrong)
+        answer = put(server, olga, wrong)
+        assert (answer.status_code, field in answer.text) == (422, True)
+    of_host = body()
+    of_host["cells"][0]["competition"]["dataset"] = {"name": "mnist", "options": {"root": "/etc"}}
+    assert put(server, olga, of_host).status_code == 403
     with server.database.read() as session:
         assert list(session.scalars(select(Competition))) == []
-
-
-def test_an_organiser_reaches_no_file_of_the_host(server, olga, body) -> None:
-    wrong = body()
-    wrong["cells"][0]["competition"]["dataset"] = {"name": "mnist", "options": {"root": "/etc"}}
-    assert put(server, olga, wrong).status_code == 403
-
-
-def test_a_benchmark_is_its_makers_and_administrators(server, olga, body) -> None:
-    put(server, olga, body())
-    pia = server.organiser("pia")
-    assert server.client.get(URL, headers=pia).status_code == 404
-    assert server.client.get(f"{URL}/results", headers=pia).status_code == 404
-    assert put(server, pia, body()).status_code == 409
-    assert server.client.get("/api/v1/benchmarks", headers=pia).json() == []
-    root = server.headers(server.account("root", Role.ADMINISTRATOR))
-    assert [each["slug"] for each in server.client.get("/api/v1/benchmarks", headers=root).json()] == ["tiny"]
 
 
 def as_viewer(server: Instance, name: str) -> None:
@@ -279,36 +172,71 @@ def as_viewer(server: Instance, name: str) -> None:
         server.client.cookies.set(SESSION_COOKIE, token)
 
 
-def test_the_page_shows_progress_tables_and_figures(server, olga, body) -> None:
-    put(server, olga, body())
+def test_a_cell_is_a_hidden_competition_with_one_split(server, olga, stored) -> None:
+    assert stored.status_code == 200, stored.text
+    with server.database.read() as session:
+        competition = session.scalars(select(Competition)).one()
+        assert competition.slug == f"cell-{competition.cell_key}"
+        assert [split.visibility for split in session.scalars(select(Split))] == ["public"]
+    slug = competition.slug
+    assert sweep(server) == 0, "its split is not there"
+    root = server.headers(server.account("root", Role.ADMINISTRATOR))
+    viewers = ({}, server.participant("ada"), olga, root)
+    for state in ("preparing", "ready"):
+        assert server.state() == state
+        for headers in viewers:
+            assert server.client.get("/api/v1/competitions", headers=headers).json() == []
+        assert server.client.get(f"/api/v1/competitions/{slug}").status_code == 404
+        assert slug not in server.client.get("/competitions").text + server.client.get("/").text
+        assert server.submit(viewers[1], slug=slug).status_code == 404
+        prepared(server)
+    server.tick()
+    assert server.state() == "ready", "it never opens"
+    assert [sweep(server), sweep(server)] == [3, 0]
+    assert [each.message for each in submissions(server)] == ["broken", "finetune LR=0.05", "original"]
+
+
+def test_only_a_few_submissions_wait_at_a_time_and_none_after_its_hours(
+    server, olga, stored, body, monkeypatch
+) -> None:
+    monkeypatch.setattr(benchmarks, "MAX_WAITING", 2)
+    prepared(server)
+    put(server, olga, body(max_hours=0))
+    assert sweep(server) == 0
+    put(server, olga, body(max_hours=1))
+    assert [sweep(server), sweep(server)] == [2, 0]
+    score_all(server)
+    assert [sweep(server), len(submissions(server))] == [1, 3]
+
+
+def test_results_make_the_tables_and_the_page_of_a_report(server, olga, stored, body) -> None:
+    as_viewer(server, "olga")
+    shown = server.client.get("/organise/benchmarks/tiny")
+    assert (shown.status_code, "pairs of method and cell left" in shown.text) == (200, True)
     prepared(server)
     sweep(server)
     server.fail(submissions(server)[0].id, Fault.PARTICIPANT)
     score_all(server, 0.125)
-    as_viewer(server, "olga")
+    status = server.client.get(URL, headers=olga).json()
+    assert (status["failures"], status["left"], sweep(server)) == (["tiny, broken: F: exception: it broke"], 0, 0)
+    content = server.client.get(f"{URL}/results", headers=olga).json()
+    rows = content["cells"]["tiny"]["rows"]
+    assert rows["broken"]["failure"] == "exception: it broke"
+    assert rows["original"]["values"]["f"]["value"] == 0.125
+    assert rows["exact retraining"]["values"]["accuracy_gap"]["value"] == 0.5
+    assert rows["original model"]["values"]["accuracy_gap"]["value"] == 0.75
+    assert rows["original model"]["values"]["forget_accuracy"]["value"] == 0.5
+    assert rows["original"]["submission"] == submissions(server)[2].id
+    assert len(list(benchmark_tables(content))) > 1
     assert "/organise/benchmarks/tiny" in server.client.get("/organise/benchmarks").text
     shown = server.client.get("/organise/benchmarks/tiny").text
-    assert "tiny, broken: F: exception: it broke" in shown
-    assert "finetune LR=0.05" in shown
-    assert "exact retraining" in shown
+    for words in ("tiny, broken: F: exception: it broke", "finetune LR=0.05", "exact retraining"):
+        assert words in shown
     figures = "/organise/benchmarks/tiny/figures"
     assert "original model" in server.client.get(f"{figures}/pareto.json").text
     strips = server.client.get(f"{figures}/examples.json?cell=0").json()
     assert strips["encoding"]["x"]["scale"]["domain"] == [0, 2]  # ceil(ln(4 - 1)): no example lies beyond
     assert all(row["value"] <= 2 for row in strips["data"]["values"])
     assert server.client.get(f"{figures}/pareto.json?cell=7").status_code == 404
-
-
-def test_the_page_is_there_before_anything_is_computed(server, olga, body) -> None:
-    put(server, olga, body())
-    as_viewer(server, "olga")
-    shown = server.client.get("/organise/benchmarks/tiny")
-    assert shown.status_code == 200
-    assert "pairs of method and cell left" in shown.text
-
-
-def test_another_organiser_finds_no_page(server, olga, body) -> None:
-    put(server, olga, body())
-    server.account("pia", Role.ORGANISER)
-    as_viewer(server, "pia")
-    assert server.client.get("/organise/benchmarks/tiny").status_code == 404
+    again = put(server, olga, body(retry=True)).json()
+    assert (again["left"], again["failures"], len(submissions(server))) == (1, [], 3)

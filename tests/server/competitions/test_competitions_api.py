@@ -1,24 +1,26 @@
-"""Competitions over HTTP: made, prepared, opened, closed, and what outsiders see."""
+"""Competitions over HTTP: made, prepared, opened, closed, what outsiders see; and the table of their transitions."""
 
 import re
 from dataclasses import replace
-from datetime import timedelta
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from itertools import product
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import create_engine, select
+from sqlalchemy.orm import Session
 
 from lethe.competition.run_limits import RetrainingCost
 from server import queue
-from server.competitions import competitions, split_leases
+from server.competitions import competitions, lifecycle, split_leases
 from server.competitions.split_leases import PreparedSplit
 from server.db import now
+from server.errors import Conflict
 from server.models.account import AuditEvent, Role
-from server.models.competition import CompetitionState, Split, SplitState
+from server.models.competition import Competition, CompetitionState, Split, SplitState
+from server.models.registry import metadata
 from tests.support.instance import Instance, competition_toml
 
 S = CompetitionState
-
 PREPARED = PreparedSplit(manifest_sha256="0" * 64, n_forget=3, retraining_time_s=1.0, oracle={"final_score": 0.5})
 
 
@@ -37,17 +39,6 @@ def queued(server: Instance) -> int:
         return connection.default_channel.client.llen("lethe.prepare")
 
 
-def prepare_all(server: Instance) -> None:
-    """Do what a worker would report: each split claimed and finished."""
-    with server.database.read() as session:
-        ids = session.scalars(select(Split.id)).all()
-    for split_id in ids:
-        with server.database.write() as session:
-            work = split_leases.claim(session, split_id, lease_s=60)
-            assert work is not None
-            assert split_leases.finish(session, work, PREPARED)
-
-
 def test_life_from_file_to_close(both: Instance) -> None:
     olga = both.organiser()
     made = create(both, competition_toml(), olga)
@@ -58,7 +49,7 @@ def test_life_from_file_to_close(both: Instance) -> None:
     prepared = act(both, "prepare", olga)
     assert (prepared.status_code, prepared.json()["state"]) == (202, "preparing")
     assert queued(both) == 2
-    prepare_all(both)
+    both.prepare_splits()
     shown = both.client.get("/api/v1/competitions/digits/preparation", headers=olga).json()
     assert shown["state"] == "ready"
     opened = act(both, "open", olga, reason="all is well")
@@ -76,38 +67,34 @@ def test_life_from_file_to_close(both: Instance) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("verb", "state"),
-    [
-        ("cancel-preparation", S.DRAFT),
-        ("prepare", S.PREPARING),
-        ("open", S.OPEN),
-        ("close", S.CLOSED),
-        ("close", S.PROVISIONAL),
-        ("close", S.FINAL),
-        ("reveal", S.FINAL),
-        ("reveal", S.ARCHIVED),
-        ("archive", S.ARCHIVED),
-    ],
-)
-def test_asking_for_what_is_so_already_succeeds(both: Instance, verb: str, state: S) -> None:
+def test_asking_for_what_is_so_already_succeeds(both: Instance) -> None:
     organiser = both.account("olga", Role.ORGANISER)
-    before = both.competition(organiser=organiser, state=state)
-    answer = act(both, verb, both.headers(organiser), reason="asked twice")
-    assert answer.is_success, answer.text
-    with both.database.read() as session:
-        competition = session.get_one(type(before), before.id)
-        moves = session.scalars(select(AuditEvent.action).where(AuditEvent.action.startswith("competition."))).all()
-    unchanged = ("state", "opens_at", "closes_at", "closed_at", "revealed_at")
-    assert [getattr(competition, name) for name in unchanged] == [getattr(before, name) for name in unchanged]
-    assert moves == ["competition.created"]
+    before, olga = both.competition(organiser=organiser), both.headers(organiser)
+    unchanged = ("opens_at", "closes_at", "closed_at", "revealed_at")
+    for verb, states in {
+        "cancel-preparation": [S.DRAFT],
+        "prepare": [S.PREPARING],
+        "open": [S.OPEN],
+        "close": [S.CLOSED, S.PROVISIONAL, S.FINAL],
+        "reveal": [S.FINAL, S.ARCHIVED],
+        "archive": [S.ARCHIVED],
+    }.items():
+        for state in states:
+            with both.database.write() as session:
+                session.get_one(Competition, before.id).state = state.value
+            answer = act(both, verb, olga, reason="asked twice")
+            assert answer.is_success, answer.text
+            with both.database.read() as session:
+                competition = session.get_one(Competition, before.id)
+                moved = select(AuditEvent.action).where(AuditEvent.action.startswith("competition."))
+                assert session.scalars(moved).all() == ["competition.created"]
+            assert competition.state == state
+            assert [getattr(competition, name) for name in unchanged] == [getattr(before, name) for name in unchanged]
 
 
 def test_organiser_and_scheduler_open_at_the_same_time(both: Instance) -> None:
     """The scheduler moves it between an organiser's look and their act, as often as they like."""
-    organiser = both.account("olga", Role.ORGANISER)
-    both.competition(organiser=organiser, state=S.READY)
-    olga = both.headers(organiser)
+    olga = both.organised(state=S.READY)
     assert both.client.get("/api/v1/competitions/digits").json()["state"] == "ready"
     both.tick()
     opened = act(both, "open", olga, reason="by hand")
@@ -119,19 +106,16 @@ def test_organiser_and_scheduler_open_at_the_same_time(both: Instance) -> None:
 
 def test_nothing_past_its_end_is_opened(server: Instance) -> None:
     at = now()
-    organiser = server.account("olga", Role.ORGANISER)
     dates = {"opens_at": at - timedelta(days=2), "closes_at": at - timedelta(days=1)}
-    server.competition(organiser=organiser, state=S.OPEN, **dates)
-    refused = act(server, "open", server.headers(organiser))
+    olga = server.organised(state=S.OPEN, **dates)
+    refused = act(server, "open", olga)
     assert (refused.status_code, "extend it first" in refused.text) == (409, True)
 
 
 def test_opening_and_closing_by_hand_move_the_dates(server: Instance) -> None:
     at = now()
-    organiser = server.account("olga", Role.ORGANISER)
-    opens_at, closes_at = at + timedelta(days=1), at + timedelta(days=2)
-    server.competition(organiser=organiser, state=S.READY, opens_at=opens_at, closes_at=closes_at)
-    olga, ada = server.headers(organiser), server.participant("ada")
+    olga = server.organised(state=S.READY, opens_at=at + timedelta(days=1), closes_at=at + timedelta(days=2))
+    ada = server.participant("ada")
     assert server.submit(ada).status_code == 409
     act(server, "open", olga)
     assert server.submit(ada).status_code == 201
@@ -152,7 +136,7 @@ def test_failed_preparation_is_tried_again(server: Instance) -> None:
     assert "disk full" in {split["error"] for split in shown["splits"]}
     again = act(server, "prepare", olga).json()
     assert {split["state"] for split in again["splits"]} == {SplitState.PENDING}
-    prepare_all(server)
+    server.prepare_splits()
     assert server.client.get("/api/v1/competitions/digits").json()["state"] == "ready"
 
 
@@ -200,13 +184,55 @@ def test_measured_retraining_stays_until_an_organiser_asks(both: Instance) -> No
     assert len(announcements(both)) == 1
 
 
-def test_only_an_administrator_brings_a_network_of_their_own(server: Instance) -> None:
-    text = re.sub(r'(?m)^name = "mlp".*$', 'name = "module"', competition_toml())
-    assert '"module"' in text
-    refused = create(server, text, server.organiser())
+def test_file_with_a_wrong_value_names_it(server: Instance) -> None:
+    olga, at = server.organiser(), now()
+    wrong: list[tuple[str, str, str]] = [
+        ("n_models = 4", "n_models = 1", "n_models"),
+        ("epochs = 1", "epochs = 0", "training.epochs"),
+        ("epochs = 1", 'epochs = "many"', "training.epochs"),
+        ("epochs = 1", "epochs = 1\nunknown = 2", "training.unknown"),
+        ('slug = "digits"', 'slug = "Di gits"', "slug"),
+        ('name = "digits"', "", "dataset.name"),
+        ("opens_at = ", "opens_at = 2030-01-01T00:00:00  # ", "opens_at"),
+    ]
+    for old, new, field in wrong:
+        answer = create(server, competition_toml().replace(old, new, 1), olga)
+        assert answer.status_code == 422
+        assert answer.json()["type"] == "urn:lethe:problem:invalid-competition-file"
+        assert [error["field"] for error in answer.json()["errors"]] == [field]
+    impossible = competition_toml().replace('title = "Forgetting digits"', 'title = "x"\nmerge_deadline = 2030-02-30')
+    answer = create(server, impossible, olga)
+    assert (answer.status_code, answer.json()["errors"][0]["line"]) == (422, 4)
+    assert "line" not in answer.json()["errors"][0]["message"]
+    answer = create(server, competition_toml(opens_at=at, closes_at=at - timedelta(days=1)), olga)
+    assert (answer.status_code, "must be later than opens_at" in answer.json()["detail"]) == (422, True)
+    assert server.client.get("/api/v1/competitions").json() == []
+    assert create(server, competition_toml(), olga).status_code == 201
+    taken = create(server, competition_toml(), olga)
+    assert (taken.status_code, taken.json()["errors"][0]["field"]) == (409, "slug")
+
+
+def test_only_an_administrator_reaches_the_host(server: Instance) -> None:
+    def folder(options: str, slug: str = "digits") -> str:
+        named = f'[dataset]\nname = "folder"\n[dataset.options]\n{options}'
+        return competition_toml(slug).replace('[dataset]\nname = "digits"', named)
+
+    olga = server.account("olga", Role.ORGANISER)
+    headers, root = server.headers(olga), server.headers(server.account("root-of-all", Role.ADMINISTRATOR))
+    network = re.sub(r'(?m)^name = "mlp".*$', 'name = "module"', competition_toml("own"))
+    assert '"module"' in network
+    refused = create(server, network, headers)
     assert (refused.status_code, refused.json()["errors"][0]["field"]) == (403, "network.name")
-    administrator = server.headers(server.account("root-of-all", Role.ADMINISTRATOR))
-    assert create(server, text, administrator).status_code == 201
+    assert create(server, network, root).status_code == 201
+    for options in ('root = "/etc"', 'root = "../x"', 'root = "a"\ntable = "/x.csv"', 'root = "~/x"'):
+        refused = create(server, folder(options), headers)
+        assert (refused.status_code, "LETHE_DATASET_ROOTS" in refused.json()["detail"]) == (403, True), options
+    assert create(server, folder('root = "/data"', "any"), root).status_code == 201
+    assert create(server, folder('root = "mine"'), headers).status_code == 201, "it is below the folders"
+    with server.database.write() as session:  # a file of earlier rules is not prepared
+        row = competitions.get(session, "digits", account=olga)
+        row.config = row.config | {"dataset": {"name": "folder", "options": {"root": "/etc"}}}
+    assert act(server, "prepare", headers).status_code == 403
 
 
 def test_drafts_are_hidden_from_all_but_their_organisers(server: Instance) -> None:
@@ -237,86 +263,55 @@ def test_shown_competition_tells_rules_and_quota_but_no_secret(server: Instance)
         assert secret not in answer.text, "who knows the seed can cut the private split"
 
 
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        (("n_models = 4", "n_models = 1"), "n_models"),
-        (("epochs = 1", "epochs = 0"), "training.epochs"),
-        (("epochs = 1", 'epochs = "many"'), "training.epochs"),
-        (("epochs = 1", "epochs = 1\nunknown = 2"), "training.unknown"),
-        (('slug = "digits"', 'slug = "Di gits"'), "slug"),
-        (('name = "digits"', ""), "dataset.name"),
-    ],
-)
-def test_file_with_a_wrong_value_names_it(server: Instance, change: tuple[str, str], field: str) -> None:
-    answer = create(server, competition_toml().replace(*change), server.organiser())
-    assert answer.status_code == 422
-    assert answer.json()["type"] == "urn:lethe:problem:invalid-competition-file"
-    assert [error["field"] for error in answer.json()["errors"]] == [field]
-    assert server.client.get("/api/v1/competitions").json() == []
+OPENS = datetime(2030, 1, 1, tzinfo=UTC)
+CLOSES = datetime(2030, 3, 1, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+MOMENTS = (OPENS - SECOND, OPENS, CLOSES - SECOND, CLOSES)
 
 
-def test_file_with_an_impossible_date_names_its_line(server: Instance) -> None:
-    text = competition_toml().replace(
-        'title = "Forgetting digits"', 'title = "x"\nmerge_deadline = 2030-02-30T00:00:00Z'
-    )
-    answer = create(server, text, server.organiser())
-    assert answer.status_code == 422
-    assert answer.json()["errors"][0]["line"] == 4
-    assert "line" not in answer.json()["errors"][0]["message"]
+def in_state(state: S) -> Competition:
+    return Competition(id="c", slug="digits", state=state.value, opens_at=OPENS, closes_at=CLOSES)
 
 
-def test_file_with_dates_the_wrong_way_round_says_which(server: Instance) -> None:
-    at = now()
-    answer = create(server, competition_toml(opens_at=at, closes_at=at - timedelta(days=1)), server.organiser())
-    assert answer.status_code == 422
-    assert "must be later than opens_at" in answer.json()["detail"]
+def test_only_the_transitions_of_the_table_happen() -> None:
+    engine = create_engine("sqlite://")
+    metadata.create_all(engine)
+    for start, to in product(S, S):
+        session, moved = Session(engine, autoflush=False), in_state(start)
+        if to in lifecycle.TRANSITIONS[start]:
+            lifecycle.move(session, moved, to, actor=None, reason="why")
+            (event,) = session.new
+            assert isinstance(event, AuditEvent)
+            assert (event.actor, event.reason, event.data) == ("system", "why", {"from": start.value, "to": to.value})
+        elif to == start:
+            lifecycle.move(session, moved, to, actor=None)
+            assert not session.new, "there is nothing to record"
+        else:
+            with pytest.raises(Conflict, match=f"is {start} and cannot become {to}"):
+                lifecycle.move(session, moved, to, actor=None)
+            assert not session.new
+        assert moved.state == (to if to in lifecycle.TRANSITIONS[start] else start)
+        session.close()
+    engine.dispose()
+    assert {state for state in S if lifecycle.is_revealed(in_state(state))} == {S.FINAL, S.ARCHIVED}
 
 
-def test_file_without_a_time_zone_is_refused(server: Instance) -> None:
-    text = "\n".join(
-        "opens_at = 2030-01-01T00:00:00" if line.startswith("opens_at") else line
-        for line in competition_toml().splitlines()
-    )
-    answer = create(server, text, server.organiser())
-    assert answer.status_code == 422
-    assert answer.json()["errors"][0]["field"] == "opens_at"
+def test_every_state_but_the_last_leads_on() -> None:
+    assert [state for state in S if not lifecycle.TRANSITIONS[state]] == [S.ARCHIVED]
+    reached, frontier = {S.DRAFT}, [S.DRAFT]
+    while frontier:
+        found = lifecycle.TRANSITIONS[frontier.pop()] - reached
+        reached |= found
+        frontier.extend(found)
+    assert reached == set(S)
 
 
-def test_taken_slug_is_a_conflict(both: Instance) -> None:
-    olga = both.organiser()
-    create(both, competition_toml(), olga)
-    answer = create(both, competition_toml(), olga)
-    assert answer.status_code == 409
-    assert answer.json()["errors"][0]["field"] == "slug"
-
-
-def created(server: Instance, headers: dict[str, str], options: str, slug: str = "digits") -> Any:
-    text = competition_toml(slug).replace('[dataset]\nname = "digits"', f'[dataset]\nname = "folder"\n{options}')
-    return server.client.post("/api/v1/competitions", headers=headers, content=text)
-
-
-@pytest.mark.parametrize("option", ['root = "/etc"', 'root = "../x"', 'root = "a"\ntable = "/x.csv"', 'root = "~/x"'])
-def test_path_of_the_host_is_refused_of_an_organiser(server: Instance, option: str) -> None:
-    answer = created(server, server.organiser(), f"[dataset.options]\n{option}")
-    assert answer.status_code == 403
-    assert "LETHE_DATASET_ROOTS" in answer.json()["detail"]
-
-
-def test_administrator_may_name_any_path(server: Instance) -> None:
-    headers = server.headers(server.account("root", Role.ADMINISTRATOR))
-    assert created(server, headers, '[dataset.options]\nroot = "/data"').status_code == 201
-
-
-def test_path_below_the_folders_is_taken(server: Instance) -> None:
-    assert created(server, server.organiser(), '[dataset.options]\nroot = "mine"').status_code == 201
-
-
-def test_file_of_earlier_rules_is_not_prepared(server: Instance) -> None:
-    olga = server.account("olga", Role.ORGANISER)
-    headers = server.headers(olga)
-    assert created(server, headers, '[dataset.options]\nroot = "mine"').status_code == 201
-    with server.database.write() as session:
-        row = competitions.get(session, "digits", account=olga)
-        row.config = row.config | {"dataset": {"name": "folder", "options": {"root": "/etc"}}}
-    assert server.client.post("/api/v1/competitions/digits/prepare", headers=headers).status_code == 403
+def test_the_moment_of_receipt_decides() -> None:
+    for state in (S.OPEN, S.READY):
+        accepted = {at for at in MOMENTS if lifecycle.accepts_submission(in_state(state), at)}
+        assert accepted == {OPENS, CLOSES - SECOND}
+    closed = in_state(S.CLOSED)
+    assert [lifecycle.accepts_submission(closed, at) for at in (CLOSES - SECOND, CLOSES)] == [True, False]
+    closed.frozen_at = CLOSES + SECOND
+    for over in (closed, in_state(S.PREPARING), in_state(S.PROVISIONAL), in_state(S.FINAL)):
+        assert not any(lifecycle.accepts_submission(over, at) for at in MOMENTS)

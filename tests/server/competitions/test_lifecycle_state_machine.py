@@ -2,11 +2,11 @@
 
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -38,6 +38,7 @@ from tests.support.instance import GOOD_CODE, competition_toml
 from tests.support.postgres import PostgresServer
 
 S = CompetitionState
+Act = Callable[..., object]
 PEOPLE = ("ada", "bob", "eve")
 PER_DAY, FINALS = 3, 2
 PLACED = frozenset({S.PROVISIONAL, S.FINAL, S.ARCHIVED})
@@ -78,19 +79,17 @@ class Life(RuleBasedStateMachine):
         for name in ("ada", "ada", "bob", "eve"):
             self.send(name, now())
 
-    # --- acts ---
-
     @rule()
     def tick(self) -> None:
         self.act(lambda session: finals.tick(session, now()))
 
     @rule()
     def open(self) -> None:
-        self.act(lambda s: competitions.open_now(s, self.competition(s), actor=self.who(s, "olga")))
+        self.on_competition(competitions.open_now)
 
     @rule(workers_are_quick=st.booleans())
     def close(self, workers_are_quick: bool) -> None:
-        self.act(lambda s: competitions.close_now(s, self.competition(s), actor=self.who(s, "olga")))
+        self.on_competition(competitions.close_now)
         if workers_are_quick:
             self.score_some([Visibility.PUBLIC] * 9, 0.5)
             self.tick()
@@ -99,16 +98,11 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def extend(self) -> None:
-        later = now() + timedelta(days=1)
-        self.act(
-            lambda s: competition_edits.change(
-                s, self.competition(s), {"closes_at": later}, actor=self.who(s, "olga"), reason="why"
-            )
-        )
+        self.on_competition(competition_edits.change, {"closes_at": now() + timedelta(days=1)}, reason="why")
 
     @rule()
     def reveal(self) -> None:
-        self.act(lambda s: finals.reveal(s, self.competition(s), actor=self.who(s, "olga")))
+        self.on_competition(finals.reveal)
 
     @rule(name=person, early=st.sampled_from([0, 0, 0, 0, 1, 30, -1]))
     def submit(self, name: str, early: int) -> None:
@@ -143,29 +137,26 @@ class Life(RuleBasedStateMachine):
 
     @rule(number=which, selected=st.booleans())
     def choose(self, number: int, selected: bool) -> None:
-        self.on_submission(number, lambda s, sub: finals.choose(s, sub, selected=selected, actor=self.who(s, "ada")))
+        self.on_submission(number, finals.choose, "ada", selected=selected)
 
     @rule(number=which)
     def cancel(self, number: int) -> None:
-        self.on_submission(number, lambda s, sub: submissions.cancel(s, sub, actor=self.who(s, "ada")))
+        self.on_submission(number, submissions.cancel, "ada")
 
     @rule(number=which, split=visibility)
     def run_again(self, number: int, split: Visibility) -> None:
-        self.on_submission(
-            number,
-            lambda s, sub: moderation.run_again(s, sub, visibility=split, actor=self.who(s, "olga"), reason="why"),
-        )
+        self.on_submission(number, moderation.run_again, "olga", visibility=split, reason="why")
 
     @rule(number=which, act=st.sampled_from([moderation.disqualify, moderation.restore]))
-    def judge(self, number: int, act: object) -> None:
-        self.on_submission(number, lambda s, sub: act(s, sub, actor=self.who(s, "olga"), reason="why"))
+    def judge(self, number: int, act: Act) -> None:
+        self.on_submission(number, act, "olga", reason="why")
 
     @rule(
         number=which,
         act=st.sampled_from([moderation.exclude_final, moderation.run_final_again, moderation.use_next_choice]),
     )
-    def decide(self, number: int, act: object) -> None:
-        self.on_submission(number, lambda s, sub: act(s, sub, actor=self.who(s, "olga"), reason="why"))
+    def decide(self, number: int, act: Act) -> None:
+        self.on_submission(number, act, "olga", reason="why")
 
     @rule(asking=person, staying=person)
     def merge(self, asking: str, staying: str) -> None:
@@ -180,8 +171,6 @@ class Life(RuleBasedStateMachine):
     @rule(name=person)
     def leave(self, name: str) -> None:
         self.act(lambda s: joining.leave(s, self.competition(s), self.who(s, name)))
-
-    # --- what always holds ---
 
     @invariant()
     def nothing_accepted_is_lost(self) -> None:
@@ -218,8 +207,7 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def private_scores_wait_for_the_freeze_and_the_board_for_them(self) -> None:
         with self.database.read() as session:
-            competition = session.scalars(select(Competition)).one_or_none()
-            if competition is None:
+            if (competition := session.scalars(select(Competition)).one_or_none()) is None:
                 return
             if competition.frozen_at is None:
                 assert session.scalar(select(func.count()).select_from(PrivateScore)) == 0
@@ -231,8 +219,7 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def only_what_is_scored_and_counts_is_ranked(self) -> None:
         with self.database.read() as session:
-            competition = session.scalars(select(Competition)).one_or_none()
-            if competition is None:
+            if (competition := session.scalars(select(Competition)).one_or_none()) is None:
                 return
             rows = [r for r in boards.whole_board(session, competition, Visibility.PUBLIC).rows if r.rank is not None]
             counted = set(
@@ -250,8 +237,7 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def every_move_is_in_the_audit_log(self) -> None:
         with self.database.read() as session:
-            competition = session.scalars(select(Competition)).one_or_none()
-            if competition is None:
+            if (competition := session.scalars(select(Competition)).one_or_none()) is None:
                 return
             moves = [
                 event.data
@@ -266,9 +252,7 @@ class Life(RuleBasedStateMachine):
         assert count >= self.events
         self.events = count
 
-    # --- means ---
-
-    def act(self, do: object) -> None:
+    def act(self, do: Act) -> None:
         before = set(self.accepted)
         try:
             with self.database.write() as session:
@@ -285,12 +269,15 @@ class Life(RuleBasedStateMachine):
 
         self.act(accept)
 
-    def on_submission(self, number: int, do: object) -> None:
+    def on_competition(self, do: Act, *given: object, **values: object) -> None:
+        self.act(lambda s: do(s, self.competition(s), *given, actor=self.who(s, "olga"), **values))
+
+    def on_submission(self, number: int, do: Act, by: str, **values: object) -> None:
         def found(session: Session) -> None:
             rows = session.scalars(select(Submission.id).order_by(Submission.received_at, Submission.id)).all()
             if rows:
-                competition = self.competition(session)
-                do(session, submissions.of_competition(session, competition, rows[number % len(rows)]))
+                submission = submissions.of_competition(session, self.competition(session), rows[number % len(rows)])
+                do(session, submission, actor=self.who(session, by), **values)
 
         self.act(found)
 
@@ -310,52 +297,32 @@ class Life(RuleBasedStateMachine):
         return session.scalars(select(Account).where(Account.name == name)).one()
 
 
-class Worlds(Protocol):
-    """Empty databases, one for each example."""
+@dataclass
+class Worlds:
+    """Empty databases, one for each example. On PostgreSQL locks are real: what waits for itself would be found."""
 
+    make: Callable[[], str]
+    remove: Callable[[str], None]
     examples: int
-
-    def make(self) -> str: ...
-
-    def remove(self, url: str) -> None: ...
-
-
-@dataclass
-class SqliteWorlds:
-    template: Path
-    folder: Path
-    examples: int = 10
-
-    def make(self) -> str:
-        path = self.folder / f"{new_id()}.db"
-        shutil.copyfile(self.template, path)
-        return f"sqlite:///{path}"
-
-    def remove(self, url: str) -> None:
-        for path in self.folder.glob(f"{Path(url).name}*"):
-            path.unlink()
-
-
-@dataclass
-class PostgresWorlds:
-    """Locks are real here: what waits for itself would be found."""
-
-    server: PostgresServer
-    template: str
-    examples: int = 4
-
-    def make(self) -> str:
-        return self.server.url(self.server.create_database(template=self.template))
-
-    def remove(self, url: str) -> None:
-        self.server.drop_database(str(make_url(url).database))
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def worlds(request: pytest.FixtureRequest, tmp_path: Path) -> Worlds:
-    if request.param == "sqlite":
-        return SqliteWorlds(request.getfixturevalue("_migrated_sqlite"), tmp_path)
-    return PostgresWorlds(request.getfixturevalue("postgres_server"), request.getfixturevalue("_migrated_postgres"))
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        template = request.getfixturevalue("_migrated_postgres")
+        return Worlds(
+            make=lambda: server.url(server.create_database(template=template)),
+            remove=lambda url: server.drop_database(str(make_url(url).database)),
+            examples=4,
+        )
+    migrated = request.getfixturevalue("_migrated_sqlite")
+
+    def remove(url: str) -> None:
+        for path in tmp_path.glob(f"{Path(url).name}*"):
+            path.unlink()
+
+    return Worlds(lambda: f"sqlite:///{shutil.copyfile(migrated, tmp_path / f'{new_id()}.db')}", remove, examples=10)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import select, update
@@ -36,16 +37,36 @@ def olga(both: Instance) -> dict[str, str]:
     return headers
 
 
+def split_of(server: Instance, visibility: str, *, device: str = "cpu") -> SplitWork | None:
+    """Ask for the preparation of a split."""
+    with server.database.write() as session:
+        split_id = session.scalars(select(Split.id).where(Split.visibility == visibility)).one()
+        return split_leases.claim(session, split_id, lease_s=60, device=device)
+
+
+def taken(server: Instance, visibility: str, *, device: str = "cpu") -> SplitWork:
+    work = split_of(server, visibility, device=device)
+    assert work is not None
+    return work
+
+
+def divide(server: Instance, visibility: str) -> SplitWork:
+    work = taken(server, visibility)
+    assert not work.is_divided
+    with server.database.write() as session:
+        assert model_shard_leases.divide(session, work, SHARDS, device="cpu", versions=VERSIONS)
+    return work
+
+
+def finish(server: Instance, work: SplitWork, **values: Any) -> bool:
+    with server.database.write() as session:
+        return split_leases.finish(session, work, replace(PREPARED, **values))
+
+
 @pytest.fixture
 def divided(both: Instance, olga: dict[str, str]) -> SplitWork:
     """The public split, divided into three shards."""
-    with both.database.write() as session:
-        split_id = session.scalars(select(Split.id).where(Split.visibility == "public")).one()
-        work = split_leases.claim(session, split_id, lease_s=60)
-        assert work is not None
-        assert not work.is_divided
-        assert model_shard_leases.divide(session, work, SHARDS, device="cpu", versions=VERSIONS)
-    return work
+    return divide(both, "public")
 
 
 def claim(server: Instance, who: WorkerFacts | None = None, *, lease_s: float = 60) -> ShardWork | None:
@@ -102,16 +123,12 @@ def test_every_shard_is_claimed_once_in_order(both: Instance, divided: SplitWork
 
 
 def test_split_is_finished_once_after_its_shards(both: Instance, divided: SplitWork) -> None:
-    def asked() -> SplitWork | None:
-        with both.database.write() as session:
-            return split_leases.claim(session, divided.split_id, lease_s=60)
-
     def forgotten() -> bool:
         with both.database.read() as session:
             return divided.split_id in split_leases.forgotten(session, clock(session))
 
     for _ in SHARDS:
-        assert asked() is None
+        assert split_of(both, "public") is None
         assert not forgotten()
         work = claimed(both)
         with both.database.write() as session:
@@ -121,12 +138,10 @@ def test_split_is_finished_once_after_its_shards(both: Instance, divided: SplitW
     with queue.client().connection_for_read() as connection:
         waiting = connection.default_channel.client.lrange("lethe.prepare", 0, -1)
     assert sum(divided.split_id.encode() in message for message in waiting) == 2  # to begin, and to end
-    finishing = asked()
-    assert finishing is not None
+    finishing = taken(both, "public")
     assert finishing.is_divided
-    assert asked() is None
-    with both.database.write() as session:
-        assert split_leases.finish(session, finishing, PREPARED)
+    assert split_of(both, "public") is None
+    assert finish(both, finishing)
 
 
 def test_progress_is_shown_for_each_shard_and_for_all(both: Instance, divided: SplitWork, olga: dict[str, str]) -> None:
@@ -143,21 +158,6 @@ def test_progress_is_shown_for_each_shard_and_for_all(both: Instance, divided: S
         ("done", 1.0),
         ("queued", 0.0),
     ]
-
-
-@pytest.mark.parametrize("other", [facts(device="cuda"), facts(torch="2.12.0")])
-def test_a_worker_that_rounds_differently_gets_nothing(both: Instance, divided: SplitWork, other: WorkerFacts) -> None:
-    assert divided
-    assert claim(both, other) is None
-
-
-def test_a_split_begun_on_one_device_is_ended_on_it(both: Instance, divided: SplitWork) -> None:
-    for _ in SHARDS:
-        with both.database.write() as session:
-            model_shard_leases.close(session, claimed_in(session))
-    with both.database.write() as session:
-        assert split_leases.claim(session, divided.split_id, lease_s=60, device="cuda") is None
-        assert split_leases.claim(session, divided.split_id, lease_s=60, device="cpu") is not None
 
 
 def claimed_in(session: object) -> ShardWork:
@@ -181,11 +181,8 @@ def test_silent_workers_shard_goes_to_another_worker(both: Instance, divided: Sp
 
 
 def test_clock_set_back_does_not_extend_leases_of_preparations(both: Instance, divided: SplitWork) -> None:
-    shard = claimed(both)
+    shard, split = claimed(both), taken(both, "private")
     with both.database.write() as session:
-        other = session.scalars(select(Split.id).where(Split.visibility == "private")).one()
-        split = split_leases.claim(session, other, lease_s=60)
-        assert split is not None
         hour_later = database_time(3660)  # as seen after the clock went back by an hour
         session.execute(update(ModelShard).where(ModelShard.id == shard.shard_id).values(lease_expires_at=hour_later))
         session.execute(update(Split).where(Split.id == split.split_id).values(lease_expires_at=hour_later))
@@ -207,21 +204,14 @@ def test_last_failed_attempt_fails_the_preparation_with_reason(both: Instance, d
 
 
 def test_a_host_that_cannot_make_a_shard_gives_it_back(both: Instance, divided: SplitWork) -> None:
-    work = claimed(both)
-    with both.database.write() as session:
-        assert model_shard_leases.give_back(session, work, reason="disk full", max_attempts=2)
-    again = claimed(both)
-    assert again.shard == work.shard
-    with both.database.write() as session:
-        assert model_shard_leases.give_back(session, again, reason="disk full", max_attempts=2)
-    assert "2 attempts failed, the last one so: disk full" in get_split(both, divided).error
-
-
-def test_a_worker_that_stops_costs_no_attempt(both: Instance, divided: SplitWork) -> None:
-    assert divided
     with both.database.write() as session:
         assert model_shard_leases.hand_over(session, claimed_in(session))
-    assert claimed(both).failed_attempts == 0
+    for failed in range(2):
+        work = claimed(both)
+        assert (work.shard, work.failed_attempts) == (SHARDS[0], failed), "a worker that stops costs no attempt"
+        with both.database.write() as session:
+            assert model_shard_leases.give_back(session, work, reason="disk full", max_attempts=2)
+    assert "2 attempts failed, the last one so: disk full" in get_split(both, divided).error
 
 
 def test_untrained_model_ends_all_shards_and_allows_a_retry(both, divided, olga):
@@ -234,10 +224,7 @@ def test_untrained_model_ends_all_shards_and_allows_a_retry(both, divided, olga)
     assert states(both) == [ModelShardState.CANCELLED, ModelShardState.FAILED, ModelShardState.CANCELLED]
     again = both.client.post("/api/v1/competitions/digits/prepare", headers=olga).json()
     assert [split["shards"] for split in again["splits"]] == [[], []]
-    with both.database.write() as session:
-        again = split_leases.claim(session, divided.split_id, lease_s=60)
-    assert again is not None
-    assert not again.is_divided
+    assert not taken(both, "public").is_divided
 
 
 def test_untaken_shards_name_the_kind_of_worker_needed(both: Instance, divided: SplitWork) -> None:
@@ -252,14 +239,9 @@ def test_untaken_shards_name_the_kind_of_worker_needed(both: Instance, divided: 
 
 
 def test_shards_wait_for_workers_that_are_at_another_split(both: Instance, divided: SplitWork) -> None:
-    with both.database.write() as session:
-        private = session.scalars(select(Split.id).where(Split.visibility == "private")).one()
-        work = split_leases.claim(session, private, lease_s=60)
-        assert work is not None
-        assert model_shard_leases.divide(session, work, SHARDS, device="cpu", versions=VERSIONS)
+    work = divide(both, "private")
     for _ in SHARDS:
-        held = claimed(both, lease_s=600)
-        assert held.split_id == divided.split_id
+        assert claimed(both, lease_s=600).split_id == divided.split_id, "public models are made before private ones"
     sweep(both, later_s=61)
     assert get_split(both, work).stage == "training 5 models in 3 parts", "whoever is at the public split comes next"
     sweep(both, later_s=601)  # they are silent
@@ -267,48 +249,34 @@ def test_shards_wait_for_workers_that_are_at_another_split(both: Instance, divid
     assert get_split(both, work).stage.startswith("no cpu, torch 2.11 worker comes")
 
 
-def test_an_end_that_nobody_makes_waits_likewise(both: Instance, divided: SplitWork) -> None:
-    for _ in SHARDS:
-        with both.database.write() as session:
-            model_shard_leases.close(session, claimed(both))
-    sweep(both, later_s=61)
-    assert get_split(both, divided).stage.startswith("no cpu, torch 2.11 worker comes")
-
-
 def test_any_device_lets_another_kind_restart(both: Instance, olga: dict[str, str], divided: SplitWork) -> None:
     held = claimed(both)
     both.client.post("/api/v1/competitions/digits/prepare", headers=olga)
-    with both.database.write() as session:
-        assert split_leases.claim(session, divided.split_id, lease_s=60, device="cuda") is None
+    assert split_of(both, "public", device="cuda") is None
     both.client.post("/api/v1/competitions/digits/prepare?any_device=true", headers=olga)
     with both.database.write() as session:
         assert not model_shard_leases.close(session, held)
-        work = split_leases.claim(session, divided.split_id, lease_s=60, device="cuda")
-        assert work is not None
-        assert not work.is_divided
-        assert not split_leases.finish(session, divided, PREPARED)
+    assert not taken(both, "public", device="cuda").is_divided
+    assert not finish(both, divided)
 
 
 def test_check_of_a_ready_split_names_the_worker_needed(both: Instance, olga: dict[str, str]) -> None:
-    made = replace(PREPARED, device="cuda")
-    with both.database.write() as session:
-        for split_id in session.scalars(select(Split.id)).all():
-            work = split_leases.claim(session, split_id, lease_s=60, device="cuda")
-            assert work is not None
-            assert split_leases.finish(session, work, made)
+    for visibility in ("private", "public"):
+        work = taken(both, visibility, device="cuda")
+        assert finish(both, work, device="cuda")
     both.client.post("/api/v1/competitions/digits/prepare", headers=olga)
-    with both.database.write() as session:
-        assert split_leases.claim(session, work.split_id, lease_s=60, device="cpu") is None
+    assert split_of(both, "public") is None
     sweep(both, later_s=30)
     assert get_split(both, work).stage == "checking every file"
     sweep(both, later_s=61)
-    assert get_split(both, work).stage == "no cuda worker comes to check every file: start one"
+    said = "no cuda worker comes to check every file: start one"
+    assert get_split(both, work).stage == said
     with both.database.write() as session:
         assert not waiting.is_waiting(session.get_one(Split, work.split_id))
         checks = checklist(session, session.scalars(select(Competition)).one()).checks
-        assert any(check.detail == "no cuda worker comes to check every file: start one" for check in checks)
-        again = split_leases.claim(session, work.split_id, lease_s=60, device="cuda")
-        assert again is not None
+        assert any(check.detail == said for check in checks)
+    again = taken(both, "public", device="cuda")
+    with both.database.write() as session:
         assert split_leases.heartbeat(session, again, lease_s=60, stage="data", progress=0.0)
     sweep(both, later_s=61)
     assert get_split(both, work).stage == "data"
@@ -324,25 +292,8 @@ def test_the_control_page_offers_what_the_waiting_split_needs(both: Instance, di
         assert any(check.detail.startswith("no cpu, torch 2.11 worker comes") for check in steps.checks)
 
 
-def divide_private(server: Instance) -> SplitWork:
-    with server.database.write() as session:
-        private = session.scalars(select(Split.id).where(Split.visibility == "private")).one()
-        work = split_leases.claim(session, private, lease_s=60)
-        assert work is not None
-        assert model_shard_leases.divide(session, work, SHARDS, device="cpu", versions=VERSIONS)
-    return work
-
-
 def make_public(server: Instance) -> None:
-    """Make the public split, divided or not."""
-    with server.database.write() as session:
-        public = session.scalars(select(Split).where(Split.visibility == "public")).one()
-        for shard in session.scalars(select(ModelShard).where(ModelShard.split_id == public.id)):
-            shard.state = ModelShardState.DONE.value
-        session.flush()
-        work = split_leases.claim(session, public.id, lease_s=60)
-        assert work is not None
-        assert split_leases.finish(session, work, PREPARED)
+    assert finish(server, taken(server, "public"))
 
 
 def set_competition(server: Instance, **values: object) -> None:
@@ -352,74 +303,62 @@ def set_competition(server: Instance, **values: object) -> None:
             setattr(competition, name, value)
 
 
-def test_public_models_are_made_before_private_ones(both: Instance, olga: dict[str, str]) -> None:
-    assert olga
-    private = divide_private(both)
-    with both.database.write() as session:
-        public = session.scalars(select(Split.id).where(Split.visibility == "public")).one()
-        work = split_leases.claim(session, public, lease_s=60)
-        assert work is not None
-        assert model_shard_leases.divide(session, work, SHARDS, device="cpu", versions=VERSIONS)
-    order = [claimed(both).split_id for _ in (*SHARDS, *SHARDS)]
-    assert order == [public] * 3 + [private.split_id] * 3
-
-
 def test_competition_can_open_before_private_models_are_made(both: Instance, olga: dict[str, str]) -> None:
     make_public(both)
     assert both.state() == "preparing", "the private split's data could still be wrong"
-    work = divide_private(both)
+    work = divide(both, "private")
     assert both.state() == "ready"
     with both.database.read() as session:
         checks = checklist(session, session.scalars(select(Competition)).one()).checks
     assert all(check.ok for check in checks if "private" in check.text)
     assert both.client.post("/api/v1/competitions/digits/open", json={}, headers=olga).status_code == 200
-    for _ in SHARDS:
-        with both.database.write() as session:
-            assert model_shard_leases.close(session, claimed_in(session))
-    with both.database.write() as session:
-        finishing = split_leases.claim(session, work.split_id, lease_s=60)
-        assert finishing is not None
-        assert split_leases.finish(session, finishing, PREPARED)
+    close_all(both)
+    assert finish(both, taken(both, "private"))
     assert get_split(both, work).state == SplitState.READY
 
 
-def wants_both(server: Instance) -> None:
-    with server.database.read() as session:
-        config = session.scalars(select(Competition.config)).one()
-    set_competition(server, config={**config, "splits": {**config["splits"], "opens_with": "both"}})
-
-
-def test_competition_that_wants_both_splits_waits_for_them(both: Instance, olga: dict[str, str]) -> None:
-    assert olga
-    wants_both(both)
-    make_public(both)
-    divide_private(both)
-    assert both.state() == "preparing"
-    with both.database.write() as session:
-        assert model_shard_leases.claim(session, facts(), lease_s=60, submissions_wait=True), "the opening waits for it"
-
-
 def test_private_models_wait_for_submissions_in_the_first_half(both: Instance, olga: dict[str, str]) -> None:
-    assert olga
+    def may_begin() -> bool:
+        with both.database.write() as session:
+            work = model_shard_leases.claim(session, facts(), lease_s=60, submissions_wait=True)
+            return work is not None and model_shard_leases.hand_over(session, work)
+
     make_public(both)
-    work = divide_private(both)
+    with both.database.read() as session:
+        config = session.scalars(select(Competition.config)).one()
+    set_competition(both, config={**config, "splits": {**config["splits"], "opens_with": "both"}})
+    work = divide(both, "private")
+    assert both.state() == "preparing", "it wants both splits"
+    assert may_begin(), "the opening waits for it"
+    set_competition(both, config=config, state="ready")
     set_competition(both, opens_at=now() - timedelta(days=1), closes_at=now() + timedelta(days=2))
+    assert not may_begin()
     with both.database.write() as session:
-        assert model_shard_leases.claim(session, facts(), lease_s=60, submissions_wait=True) is None
         model_shard_leases.notify(session, clock(session) + timedelta(seconds=100), submissions_wait=True)
     assert get_split(both, work).stage == "waits: submissions go first"
     set_competition(both, opens_at=now() - timedelta(days=3))
-    with both.database.write() as session:
-        assert model_shard_leases.claim(session, facts(), lease_s=60, submissions_wait=True), "half of its time is over"
+    assert may_begin(), "half of its time is over"
 
 
 def test_doubt_about_a_measurement_stands_on_the_ready_split(both: Instance, olga: dict[str, str]) -> None:
-    with both.database.write() as session:
-        split_id = session.scalars(select(Split.id).where(Split.visibility == "public")).one()
-        work = split_leases.claim(session, split_id, lease_s=60)
-        assert work is not None
-        prepared = replace(PREPARED, data_difference="the data differs", doubt="measured beside other work")
-        assert split_leases.finish(session, work, prepared)
+    assert finish(both, taken(both, "public"), data_difference="the data differs", doubt="measured beside other work")
     shown = both.client.get("/api/v1/competitions/digits/preparation", headers=olga).json()["splits"]
     (public,) = (each for each in shown if each["visibility"] == "public")
     assert (public["state"], public["error"]) == ("ready", "the data differs; measured beside other work")
+
+
+def close_all(server: Instance) -> None:
+    """Make every shard of one split."""
+    for _ in SHARDS:
+        with server.database.write() as session:
+            assert model_shard_leases.close(session, claimed_in(session))
+
+
+def test_only_workers_that_round_alike_share_a_split(both: Instance, divided: SplitWork) -> None:
+    for other in (facts(device="cuda"), facts(torch="2.12.0")):
+        assert claim(both, other) is None
+    close_all(both)
+    sweep(both, later_s=61)
+    assert get_split(both, divided).stage.startswith("no cpu, torch 2.11 worker comes"), "an end that nobody makes"
+    assert split_of(both, "public", device="cuda") is None
+    assert split_of(both, "public") is not None

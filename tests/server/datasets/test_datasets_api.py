@@ -1,5 +1,6 @@
 """Organisers upload datasets within limits; competition files use them by name; nothing of another's can be used."""
 
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lethe.errors import HostFault
 from server.competitions import participants
 from server.config import get_settings
 from server.datasets import datasets
@@ -45,33 +47,22 @@ def test_dataset_is_stored_by_content_and_listed(both: Instance) -> None:
     assert both.client.get("/api/v1/datasets", headers=both.organiser("oskar")).json() == []
 
 
-@pytest.mark.parametrize("name", ["", "A", "../x", "a/b", "deleted-1", "a" * 65, "-a", "a\x1b"])
-def test_name_of_another_form_is_refused(server: Instance, name: str) -> None:
-    assert upload(server, server.organiser(), name).status_code == 422
-
-
-def test_refused_archives_leave_nothing(server: Instance) -> None:
-    olga = server.organiser()
-    assert upload(server, olga, data=b"no zip").status_code == 422
-    assert upload(server, olga).status_code == 201
-    other = make_zip({"images.npy": b"3"})
-    assert upload(server, olga, data=other).status_code == 409, "the name is taken"
-    assert upload(server, server.organiser("oskar"), data=other).status_code == 409
-    assert len(list(server.storage.keys("datasets"))) == 1
-
-
-def test_storage_that_fails_leaves_no_row(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    olga = server.organiser()
-
+def test_refused_archives_leave_nothing(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
-        from lethe.errors import HostFault  # noqa: PLC0415
-
         raise HostFault("no room")
 
+    olga = server.organiser()
+    for name in ("", "A", "../x", "a/b", "deleted-1", "a" * 65, "-a", "a\x1b"):
+        assert upload(server, olga, name).status_code == 422, name
+    assert upload(server, olga, data=b"no zip").status_code == 422
     with monkeypatch.context() as patched:
         patched.setattr(type(server.storage), "write_file", broken)
         assert upload(server, olga).status_code == 503
-    assert upload(server, olga).status_code == 201
+    assert upload(server, olga).status_code == 201, "storage that fails leaves no row"
+    other = make_zip({"images.npy": b"3"})
+    for headers in (olga, server.organiser("oskar")):
+        assert upload(server, headers, data=other).status_code == 409, "the name is taken"
+    assert len(list(server.storage.keys("datasets"))) == 1
 
 
 def test_quota_holds_for_parallel_processes(both: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,61 +132,28 @@ def test_competition_uses_an_own_dataset_only(server: Instance) -> None:
     assert create(server, administrator, file_with("upload:faces", "other")).status_code == 201
 
 
-def test_second_organiser_prepares_with_the_firsts_dataset(server: Instance) -> None:
-    olga, oskar = server.organiser(), server.organiser("oskar")
-    assert upload(server, olga).status_code == 201
-    assert create(server, olga, file_with("upload:faces")).status_code == 201
-    with server.database.write() as session:
-        competition = session.query(Competition).one()
-        owner = session.get_one(Account, competition.created_by)
-        participants.add_organiser(session, competition, "oskar", actor=owner, reason="helps")
-    assert server.client.post("/api/v1/competitions/digits/prepare", headers=oskar).status_code == 202
-
-
-def test_dataset_that_became_anothers_is_not_prepared(server: Instance) -> None:
-    olga, oskar = server.organiser(), server.organiser("oskar")
-    assert upload(server, olga).status_code == 201
-    assert create(server, olga, file_with("upload:faces")).status_code == 201
-    with server.database.write() as session:  # deleted between the check and the draft, and taken by another
-        row = session.query(Dataset).one()
-        row.name, row.deleted_at = "deleted-x", now()
-    assert upload(server, oskar).status_code == 201
-    assert server.client.post("/api/v1/competitions/digits/prepare", headers=olga).status_code == 422
-
-
 def test_dataset_in_use_stays_and_an_unused_one_is_collected(both: Instance) -> None:
     olga, oskar = both.organiser(), both.organiser("oskar")
     key = dataset_key(upload(both, olga).json()["sha256"])
+    assert upload(both, oskar, "same").status_code == 201
     assert create(both, olga, file_with("upload:faces")).status_code == 201
     url = "/api/v1/datasets/faces"
-    assert both.client.delete(url, headers=olga).status_code == 409
-    assert both.client.delete("/api/v1/competitions/digits", headers=olga).status_code == 204
+    for state in ("draft", "provisional"):
+        with both.database.write() as session:
+            session.query(Competition).one().state = state
+        assert both.client.delete(url, headers=olga).status_code == 409
+    with both.database.write() as session:
+        session.query(Competition).one().state = "final"
     assert both.client.delete(url, headers=oskar).status_code == 404
-    assert both.client.delete(url, headers=olga).status_code == 204
+    assert both.client.delete(url, headers=olga).status_code == 204, "its competition is over"
     assert both.client.get("/api/v1/datasets", headers=olga).json() == []
+    retention.collect(both.database, both.storage, keep_hours=0, delete=True)
+    assert both.storage.exists(key), "another dataset has this content"
+    assert both.client.delete("/api/v1/datasets/same", headers=oskar).status_code == 204
     assert both.storage.exists(key)
     retention.collect(both.database, both.storage, keep_hours=0, delete=True)
     assert not both.storage.exists(key)
     assert upload(both, oskar).status_code == 201, "the name is free again"
-
-
-def test_dataset_of_a_competition_that_is_over_may_go(both: Instance) -> None:
-    olga = both.organiser()
-    assert upload(both, olga).status_code == 201
-    assert create(both, olga, file_with("upload:faces")).status_code == 201
-    for state, answer in (("provisional", 409), ("final", 204)):
-        with both.database.write() as session:
-            session.query(Competition).one().state = state
-        assert both.client.delete("/api/v1/datasets/faces", headers=olga).status_code == answer
-
-
-def test_content_that_another_dataset_has_is_kept(server: Instance) -> None:
-    olga, oskar = server.organiser(), server.organiser("oskar")
-    key = dataset_key(upload(server, olga, "one").json()["sha256"])
-    assert upload(server, oskar, "two").status_code == 201
-    assert server.client.delete("/api/v1/datasets/one", headers=olga).status_code == 204
-    retention.collect(server.database, server.storage, keep_hours=0, delete=True)
-    assert server.storage.exists(key)
 
 
 def test_deleted_datasets_count_until_they_are_collected(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,6 +182,21 @@ def test_dataset_that_nobody_uses_is_deleted_after_a_month(server: Instance) -> 
 
 def _noise(length: int) -> bytes:
     """Return bytes that do not get shorter in a zip."""
-    import random  # noqa: PLC0415
-
     return random.Random(length).randbytes(length)
+
+
+def test_dataset_is_prepared_for_whoever_organises_with_its_owner(server: Instance) -> None:
+    olga, oskar = server.organiser(), server.organiser("oskar")
+    assert upload(server, olga).status_code == 201
+    assert create(server, olga, file_with("upload:faces")).status_code == 201
+    assert create(server, olga, file_with("upload:faces", "other")).status_code == 201
+    with server.database.write() as session:
+        competition = session.query(Competition).filter_by(slug="digits").one()
+        owner = session.get_one(Account, competition.created_by)
+        participants.add_organiser(session, competition, "oskar", actor=owner, reason="helps")
+    assert server.client.post("/api/v1/competitions/digits/prepare", headers=oskar).status_code == 202
+    with server.database.write() as session:  # deleted between the check and the draft, and taken by another
+        row = session.query(Dataset).one()
+        row.name, row.deleted_at = "deleted-x", now()
+    assert upload(server, oskar).status_code == 201
+    assert server.client.post("/api/v1/competitions/other/prepare", headers=olga).status_code == 422

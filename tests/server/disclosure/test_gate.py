@@ -1,15 +1,22 @@
-"""What the gate counts is never less than what it shows."""
+"""What the gate counts is never less than what it shows, and hidden runs tell little by the time they take."""
 
+from collections.abc import Callable
+from datetime import timedelta
 from math import log2
 
 import numpy as np
 import pytest
+from sqlalchemy import update
 
+from server.db import now
 from server.disclosure import gate
+from server.disclosure.shown_progress import STEPS
+from server.models.account import Account, Role
 from server.models.competition import Competition
-from server.models.evaluation import Disclosure, PrivateScore, PublicScore
+from server.models.evaluation import Disclosure, Evaluation, PrivateScore, PublicScore, Shard, ShardAttempt
 from server.models.submission import Submission
 from tests.support.instance import Instance
+from tests.support.web import Visitor, plain_text
 
 LADDER = '[board]\nmode = "ladder"\nstep = 0.2\n'
 OPEN = "[metric]\nshow_intervals = true\nshow_breakdown = true\nbootstrap_resamples = 20\n"
@@ -59,10 +66,16 @@ def scored(server: Instance, extra: str) -> tuple[Competition, Submission, Publi
 
 
 def test_ladder_shows_no_part_of_a_score(server: Instance) -> None:
-    competition, _, found = scored(server, LADDER + OPEN)
+    competition, submission, found = scored(server, LADDER + OPEN)
     shown = gate.score(found, competition, rung=0.4)
     assert (shown.final_score, shown.interval_low, shown.breakdown) == (0.4, None, None)
     assert gate.bits_counted(shown) == gate.BITS_OF_A_RUN_TIME + gate.BITS_OF_A_CONFIRMATION
+    with server.database.write() as session:
+        row = session.get_one(Submission, submission.id)
+        row.disqualified_at = row.received_at
+    answer = server.client.get(f"/api/v1/submissions/{submission.id}", headers=auth_headers(server, "ada"))
+    assert answer.json()["score"] is None
+    assert "0.333" not in answer.text
 
 
 def test_opened_parts_are_counted_with_a_score(server: Instance) -> None:
@@ -78,30 +91,101 @@ def test_opened_parts_are_counted_with_a_score(server: Instance) -> None:
 
 
 def test_time_of_a_run_is_counted_in_the_budget_when_it_is_scored(server: Instance) -> None:
-    server.competition()
+    competition = server.competition()
     submission = server.submit(server.participant()).json()["id"]
     server.score(submission, 0.25, details={"run_wall_time_s": 0.31})
     with server.database.read() as session:
-        assert [row.bits for row in session.query(Disclosure)] == [
-            gate.BITS_OF_A_RUN_TIME + gate.BITS_OF_A_CONFIRMATION
-        ]
-
-
-def test_disqualified_submission_has_no_score_on_a_ladder(server: Instance) -> None:
-    ada = server.participant()
-    server.competition(extra=LADDER)
-    submission = server.submit(ada).json()["id"]
-    server.score(submission, 0.3333333)
-    with server.database.write() as session:
-        row = session.get_one(Submission, submission)
-        row.disqualified_at = row.received_at
-    shown = server.client.get(f"/api/v1/submissions/{submission}", headers=ada)
-    assert shown.json()["score"] is None
-    assert "0.333" not in shown.text
-
-
-def test_private_score_is_exact(server: Instance) -> None:
-    competition = server.competition()
+        counted = [row.bits for row in session.query(Disclosure)]
+    assert counted == [gate.BITS_OF_A_RUN_TIME + gate.BITS_OF_A_CONFIRMATION]
     values = dict.fromkeys(("final_score", "forgetting_quality", "retain_ratio", "test_ratio"), 1 / 3)
     found = PrivateScore(scorer_version="1", details={}, computed_at=competition.created_at, **values)
-    assert gate.score(found, competition).final_score == 1 / 3
+    assert gate.score(found, competition).final_score == 1 / 3, "a private score is exact"
+
+
+N = 512
+SetDone = Callable[[int], None]
+SHARDS = 16
+
+
+@pytest.fixture
+def running(server: Instance) -> tuple[str, SetDone]:
+    """A submission of N runs that began long ago, and what says how many of its shards were done two minutes ago."""
+    server.competition(organiser=server.account("olga", Role.ORGANISER))
+    submission = str(server.submit(server.participant("ada")).json()["id"])
+    began = now() - timedelta(minutes=9, seconds=7, microseconds=5)
+    with server.database.write() as session:
+        row, evaluation = session.get_one(Submission, submission), session.query(Evaluation).one()
+        row.stage, evaluation.n_runs = "running", N
+        session.query(Shard).delete()
+        ids = {"evaluation_id": evaluation.id, "split_id": evaluation.split_id}
+        ids |= {"team_id": row.team_id, "competition_id": row.competition_id}
+        each = N // SHARDS
+        shards = [Shard(**ids, first_run=place * each, n_runs=each, attempt=1) for place in range(SHARDS)]
+        session.add_all(shards)
+        session.flush()
+        session.add_all(ShardAttempt(shard_id=each.id, worker="w", attempt=1, started_at=began) for each in shards)
+
+    def set_done(done: int) -> None:
+        ended = now() - timedelta(minutes=2, microseconds=5)
+        with server.database.write() as session:
+            for shard, attempt in session.query(Shard, ShardAttempt).join(ShardAttempt).order_by(Shard.id):
+                shard.runs_done = max(0, min(N // SHARDS, done - shard.first_run))
+                if shard.runs_done == shard.n_runs:
+                    attempt.outcome, attempt.ended_at = "done", ended
+
+    return submission, set_done
+
+
+def auth_headers(server: Instance, name: str) -> dict[str, str]:
+    with server.database.read() as session:
+        account = session.query(Account).filter_by(name=name).one()
+    return server.headers(account)
+
+
+def test_team_sees_few_steps_and_its_organisers_every_run(server: Instance, running: tuple[str, SetDone]) -> None:
+    submission, set_done = running
+    ada, olga = auth_headers(server, "ada"), auth_headers(server, "olga")
+    seen, exact = set(), []
+    for done in (*range(0, N, 37), N):
+        set_done(done)
+        shown = server.shown(ada, submission)["progress"]
+        seen.add(shown["runs_done"])
+        assert 0 <= done - shown["runs_done"] < N / STEPS
+        assert (shown["remaining_s"] is None) == (shown["runs_done"] in (0, N))
+        (everything,) = server.client.get("/api/v1/competitions/digits/all-submissions", headers=olga).json()
+        exact.append(everything["progress"]["runs_done"])
+    assert seen == {0, 128, 256, 384, 512}
+    assert exact == [*range(0, N, 37), N]
+    attempts = (shown["attempts"][0], everything["progress"]["attempts"][0])
+    assert [one["started_at"].endswith(":00Z") for one in attempts] == [True, False], "a team is told the minute"
+
+
+def test_pages_and_streams_show_the_same_steps(server: Instance, running: tuple[str, SetDone]) -> None:
+    submission, set_done = running
+    set_done(165)
+    ada = Visitor(server, "ada")
+    for path in (f"/submissions/{submission}", f"/submissions/{submission}/progress"):
+        shown = ada.get(path).text
+        assert "128 of 512 runs done" in shown, path
+        assert not {"160", "165"} & set(plain_text(shown).split()), path
+    assert "128 of 512" in ada.get("/competitions/digits/submissions").text
+    with server.database.write() as session:
+        session.get_one(Submission, submission).stage = "cancelled"  # a stream ends with what has ended
+    told = ada.get(f"/submissions/{submission}/events").text
+    assert "128 of 512 runs were done" in told
+    assert "165 of" not in told
+
+
+def test_receipt_tells_times_only_where_it_is_exact(server: Instance, running: tuple[str, SetDone]) -> None:
+    submission, set_done = running
+    set_done(N)
+    with server.database.write() as session:
+        session.execute(update(Shard).values(wall_time_s=61.25 / SHARDS))
+    server.score(submission, 0.1)
+    path = f"/api/v1/submissions/{submission}/receipt"
+    team, organiser = (server.client.get(path, headers=auth_headers(server, name)).json() for name in ("ada", "olga"))
+    assert (team["evaluation"]["attempts"], team["evaluation"]["wall_time_s"]) == ([], None)
+    attempt = organiser["evaluation"]["attempts"][0]
+    assert attempt["started_at"].endswith(":00+00:00")
+    assert attempt["ended_at"].endswith(":00+00:00")
+    assert organiser["evaluation"]["wall_time_s"] == 120.0

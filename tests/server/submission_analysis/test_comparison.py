@@ -20,7 +20,7 @@ REPORT = {
     "metrics": [{"id": "umia"}, {"id": "klom", "bins": 10}, {"id": "retdev"}],
     "visible_to_participants": "public",
 }
-
+SHOWN_TO_ALL = REPORT | {"visible_to_participants": "all"}
 EPSILONS = ([3.0, 0.1, 0.2, 0.4], [1.5, 0.2, 0.3, 0.1], [2.0, 0.4, 0.3, 0.4])
 
 
@@ -43,11 +43,11 @@ class Made:
             return comparison.compare(session, competition, split, ids, team=team, is_organiser=is_organiser)
 
 
-def made(server: Instance, **report: object) -> Made:
+def made(server: Instance) -> Made:
     competition = server.competition()
     with server.database.write() as session:
         stored = session.get_one(Competition, competition.id)
-        stored.config = stored.config | {"report": REPORT | report, "n_models": 64}
+        stored.config = stored.config | {"report": REPORT, "n_models": 64}
         public = competitions.get_split(session, stored, Visibility.PUBLIC)
         public.oracle = {"final_score": 0.2}
         ada, bob = add_team(session, stored, "ada"), add_team(session, stored, "bob")
@@ -74,24 +74,6 @@ def test_organiser_sees_every_value_beside_its_references(both: Instance) -> Non
     assert (second.team, second.values["umia"].value) == ("bob", None)
 
 
-def test_ranks_are_spearmans_over_the_submissions(server: Instance) -> None:
-    ranks = (one := made(server)).compare(one.own, is_organiser=True).ranks
-    assert ranks is not None
-    assert list(ranks.names) == ["score", "umia", "klom bins=10"], "retdev has no values"
-    assert [[round(value or 0.0, 6) for value in row] for row in ranks.rows] == [[1, 1, -1], [1, 1, -1], [-1, -1, 1]]
-
-
-def test_hard_examples_are_those_of_the_largest_clipped_mean(server: Instance) -> None:
-    found = (one := made(server)).compare(one.own, is_organiser=True)
-    clip = np.ceil(np.log(63))
-    mean = np.minimum(EPSILONS, clip).mean(axis=0)
-    assert [hard.example for hard in found.hard_examples] == list(np.argsort(-mean))
-    assert found.hard_examples[0].epsilon == pytest.approx(mean.max())
-    assert found.hard_examples[0].share == pytest.approx(mean.max() / clip)
-    assert found.similarity is not None
-    assert found.similarity.rows[0][0] == 1.0
-
-
 def test_team_sees_its_own_rounded_and_no_single_examples(server: Instance) -> None:
     found = (one := made(server)).compare(one.own, is_organiser=False)
     value = found.submissions[0].values["umia"]
@@ -101,36 +83,24 @@ def test_team_sees_its_own_rounded_and_no_single_examples(server: Instance) -> N
     assert found.hard_examples == ()
     with pytest.raises(NotFound, match="no submission"):
         one.compare([one.bobs], is_organiser=False)
-
-
-def test_team_sees_nothing_that_the_organiser_does_not_show(server: Instance) -> None:
-    one = made(server, visible_to_participants="none")
-    with pytest.raises(NotFound, match="not shown to teams"):
-        one.compare(one.own, is_organiser=False)
-    assert len(one.compare(one.own, is_organiser=True).submissions) == 3
-
-
-@pytest.mark.parametrize("is_organiser", [True, False])
-def test_private_split_is_sealed(server: Instance, is_organiser: bool) -> None:
-    one = made(server, visible_to_participants="all")
-    with pytest.raises(NotFound):
-        one.compare(one.own, is_organiser=is_organiser, split=Visibility.PRIVATE)
-
-
-def test_too_many_submissions_are_refused_with_the_limit(server: Instance) -> None:
-    one = made(server)
     with pytest.raises(InvalidInput, match="at most 12"):
         one.compare([f"{place:016x}" for place in range(13)], is_organiser=True)
-
-
-def test_a_ladder_hides_metrics_with_the_scores(server: Instance) -> None:
-    one = made(server)
-    with server.database.write() as session:
-        stored = session.get_one(Competition, one.competition.id)
-        stored.config = stored.config | {"board": {"mode": "ladder", "step": 0.05}}
-    with pytest.raises(NotFound, match="not shown to teams"):
-        one.compare(one.own, is_organiser=False)
-    assert len(one.compare(one.own, is_organiser=True).submissions) == 3
+    hidden: dict[str, dict[str, object]] = {
+        "report": {"report": REPORT | {"visible_to_participants": "none"}},
+        "ladder": {"board": {"mode": "ladder", "step": 0.05}},  # which hides metrics with the scores
+    }
+    for changes in hidden.values():
+        with server.database.write() as session:
+            stored = session.get_one(Competition, one.competition.id)
+            before, stored.config = stored.config, stored.config | changes
+        with pytest.raises(NotFound, match="not shown to teams"):
+            one.compare(one.own, is_organiser=False)
+        assert len(one.compare(one.own, is_organiser=True).submissions) == 3
+        with server.database.write() as session:
+            session.get_one(Competition, one.competition.id).config = before | {"report": SHOWN_TO_ALL}
+    for is_organiser in (True, False):
+        with pytest.raises(NotFound):
+            one.compare(one.own, is_organiser=is_organiser, split=Visibility.PRIVATE)
 
 
 def test_ranks_need_three_known_values_of_both() -> None:
@@ -139,29 +109,22 @@ def test_ranks_need_three_known_values_of_both() -> None:
     assert found is not None
     assert list(found.names) == ["a", "b"]
     assert found.rows[0] == [pytest.approx(1.0), None]
-
-
-def test_constant_metric_has_no_correlation() -> None:
     found = comparison.rank_correlations({"a": [1.0, 2.0, 3.0], "b": [5.0, 5.0, 5.0]})
     assert found is not None
-    assert found.rows[1] == [None, None]
-
-
-def test_submissions_without_common_examples_have_no_hard_ones() -> None:
+    assert found.rows[1] == [None, None], "a constant metric has no correlation"
     assert comparison.hard_examples({}, n_models=8) == []
     assert comparison.epsilon_correlations({"a": np.ones(4), "b": np.ones(5)}) is None
 
 
-@pytest.mark.parametrize(
-    ("direction", "oracle", "expected"),
-    [("higher", None, -0.7), ("lower", None, 0.7), ("none", 0.5, None), ("towards retrained", 0.5, pytest.approx(0.2))],
-)
-def test_loss_follows_the_direction(direction: str, oracle: float | None, expected: float | None) -> None:
-    assert comparison.loss(0.7, direction=direction, oracle=oracle) == expected
-
-
-def test_without_a_reference_nothing_is_towards_it() -> None:
-    assert comparison.loss(0.7, direction="towards retrained", oracle=None) is None
+def test_loss_follows_the_direction() -> None:
+    for direction, oracle, expected in (
+        ("higher", None, -0.7),
+        ("lower", None, 0.7),
+        ("none", 0.5, None),
+        ("towards retrained", 0.5, pytest.approx(0.2)),
+        ("towards retrained", None, None),
+    ):
+        assert comparison.loss(0.7, direction=direction, oracle=oracle) == expected
 
 
 def test_noise_keeps_a_submission_on_the_frontier() -> None:
@@ -169,3 +132,18 @@ def test_noise_keeps_a_submission_on_the_frontier() -> None:
     assert comparison.on_frontier(losses, [[0.0, 0.0], [0.0, 0.0]]) == [True, False]
     assert comparison.on_frontier(losses, [[0.1, 0.1], [0.1, 0.1]]) == [True, True]
     assert comparison.standard_error(0.0, 2 * 1.959963984540054) == pytest.approx(1.0)
+
+
+def test_ranks_are_spearmans_and_hard_examples_of_the_largest_clipped_mean(server: Instance) -> None:
+    found = (one := made(server)).compare(one.own, is_organiser=True)
+    assert found.ranks is not None
+    assert list(found.ranks.names) == ["score", "umia", "klom bins=10"], "retdev has no values"
+    rows = [[round(value or 0.0, 6) for value in row] for row in found.ranks.rows]
+    assert rows == [[1, 1, -1], [1, 1, -1], [-1, -1, 1]]
+    clip = np.ceil(np.log(63))
+    mean = np.minimum(EPSILONS, clip).mean(axis=0)
+    assert [hard.example for hard in found.hard_examples] == list(np.argsort(-mean))
+    assert found.hard_examples[0].epsilon == pytest.approx(mean.max())
+    assert found.hard_examples[0].share == pytest.approx(mean.max() / clip)
+    assert found.similarity is not None
+    assert found.similarity.rows[0][0] == 1.0

@@ -42,6 +42,12 @@ def test_each_baseline_is_submitted_once(both: Instance) -> None:
     assert (finetune.message, scrub.message) == ("finetune", "scrub LR=0.25")
     assert read_code(both.storage, finetune) == method_source("finetune").encode()
     assert b"\nLR = 0.25" in read_code(both.storage, scrub)
+    with both.database.write() as session:
+        for number, team in enumerate(session.scalars(select(Team))):
+            team.name = team.name_key = f"line {number}"
+        for submission in session.scalars(select(Submission)):
+            submission.stage, submission.error_class = "failed", "exception"
+    assert sweep(both) == 0, "one that was renamed or failed is not submitted again"
 
 
 def test_name_of_a_line_with_many_settings_ends_between_two_of_them(server: Instance) -> None:
@@ -50,34 +56,6 @@ def test_name_of_a_line_with_many_settings_ends_between_two_of_them(server: Inst
     sweep(server)
     assert [team.name for team in teams(server)] == ["scrub", "scrub ALPHA=0.4142 EPOCHS=4 GAMMA=0.97 LR=0.021 …"]
     assert submissions(server)[1].message.endswith("MAX_STEPS=1 WEIGHT_DECAY=0.0015")
-
-
-def test_line_is_called_by_its_method_and_shows_its_settings(server: Instance) -> None:
-    server.competition(extra=REPORT)
-    sweep(server)
-    assert [team.name for team in teams(server)] == ["finetune", "scrub"]
-    scrub = next(each for each in submissions(server) if each.message.startswith("scrub"))
-    server.score(scrub.id, 0.15)
-    board = server.client.get("/competitions/digits/leaderboard").text
-    assert 'title="scrub LR=0.25">scrub</a>' in board
-
-
-def test_baseline_that_failed_is_not_submitted_again(server: Instance) -> None:
-    server.competition(extra=REPORT)
-    sweep(server)
-    with server.database.write() as session:
-        for submission in session.scalars(select(Submission)):
-            submission.stage, submission.error_class = "failed", "exception"
-    assert sweep(server) == 0
-
-
-def test_renamed_baseline_is_not_submitted_again(server: Instance) -> None:
-    server.competition(extra=REPORT)
-    sweep(server)
-    with server.database.write() as session:
-        for number, team in enumerate(session.scalars(select(Team))):
-            team.name = team.name_key = f"line {number}"
-    assert sweep(server) == 0
 
 
 def test_two_sweeps_at_once_submit_each_baseline_once(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,69 +87,41 @@ def test_competition_that_leaves_its_state_before_the_transaction_gets_none(serv
     assert submissions(server) == []
 
 
-@pytest.mark.parametrize("state", ["draft", "preparing", "closed", "final"])
-def test_baselines_wait_for_ready_splits_and_end_with_it(server: Instance, state: str) -> None:
-    server.competition(extra=REPORT, state=state)
+def test_baselines_wait_for_ready_splits_and_end_with_it(server: Instance) -> None:
+    for state in ("draft", "preparing", "closed", "final"):
+        server.competition(state, extra=REPORT, state=state)
+    server.competition("without")
     assert sweep(server) == 0
-
-
-def test_baselines_are_submitted_before_the_opening(server: Instance) -> None:
-    server.competition(extra=REPORT, state="ready", opens_at=now() + timedelta(hours=1))
+    server.competition("early", extra=REPORT, state="ready", opens_at=now() + timedelta(hours=1))
     assert sweep(server) == 2
 
 
-def test_competition_without_baselines_gets_none(server: Instance) -> None:
-    server.competition()
-    assert sweep(server) == 0
-
-
-def test_baselines_take_nobodys_quota(server: Instance) -> None:
+def test_baselines_take_a_place_but_no_rank_quota_or_turn(server: Instance) -> None:
     olga = server.account("olga", Role.ORGANISER)
-    server.competition(extra=REPORT, organiser=olga, limits={"submissions_per_day": 1})
+    competition = server.competition(extra=REPORT, organiser=olga, limits={"submissions_per_day": 1})
+    taken = server.submit(server.participant("finetune")).json()["id"]
     assert sweep(server) == 2
-    assert server.submit(server.headers(olga)).status_code == 201
+    entry = server.submit(server.headers(olga))
+    assert entry.status_code == 201
     with server.database.read() as session:
-        assert [member.account_id for member in session.scalars(select(Membership))] == [olga.id]
-
-
-def test_name_that_is_taken_is_numbered(server: Instance) -> None:
-    server.competition(extra=REPORT)
-    assert server.submit(server.participant("finetune")).status_code == 201
-    sweep(server)
-    assert [(team.name, team.is_baseline) for team in teams(server)] == [
-        ("finetune", False),
-        ("finetune (2)", True),
-        ("scrub", True),
-    ]
-
-
-def test_baseline_has_a_place_and_no_rank(server: Instance) -> None:
-    competition = server.competition(extra=REPORT)
-    entry = server.submit(server.participant()).json()
-    sweep(server)
-    server.score(entry["id"], 0.1)
-    for submission in submissions(server):
-        if submission.message:
-            server.score(submission.id, 0.2 if submission.message == "finetune" else 0.15)
-    assert rows(server, competition) == [
-        (None, RowKind.BASELINE, "finetune"),
-        (None, RowKind.BASELINE, "scrub"),
-        (1, RowKind.TEAM, "ada"),
-    ]
-
-
-def rows(instance: Instance, competition: Competition) -> list[tuple[int | None, RowKind, str]]:
-    with instance.database.read() as session:
-        board = boards.whole_board(session, competition, Visibility.PUBLIC)
-    return [(row.rank, row.entry.kind, row.entry.team) for row in board.rows]
-
-
-def test_baselines_stand_last_in_the_queue(server: Instance) -> None:
-    server.competition(extra=REPORT)
-    sweep(server)
-    server.submit(server.participant())
-    with server.database.read() as session:
+        assert olga.id in session.scalars(select(Membership.account_id)).all()
+        assert len(session.scalars(select(Membership)).all()) == 2
         turns = {shard.team_id: shard.turn for shard in session.scalars(select(Shard))}
-    lines = {team.id: team.is_baseline for team in teams(server)}
-    highest = max(turn for team, turn in turns.items() if not lines[team])
-    assert all(turn > highest for team, turn in turns.items() if lines[team])
+    found = teams(server)
+    names = [(team.name, team.is_baseline) for team in found]
+    assert names == [("finetune", False), ("finetune (2)", True), ("olga", False), ("scrub", True)]
+    highest = max(turns[team.id] for team in found if not team.is_baseline)
+    assert all(turns[team.id] > highest for team in found if team.is_baseline), "they stand last in the queue"
+    scores = {"finetune": 0.2, "scrub LR=0.25": 0.15}
+    for submission in submissions(server):
+        if submission.id != taken:
+            server.score(submission.id, scores.get(submission.message, 0.1))
+    with server.database.read() as session:
+        board = boards.whole_board(session, competition, Visibility.PUBLIC)
+    assert [(row.rank, row.entry.kind, row.entry.team) for row in board.rows] == [
+        (None, RowKind.BASELINE, "finetune (2)"),
+        (None, RowKind.BASELINE, "scrub"),
+        (1, RowKind.TEAM, "olga"),
+    ]
+    page = server.client.get("/competitions/digits/leaderboard").text
+    assert 'title="scrub LR=0.25">scrub</a>' in page, "a line shows its settings"

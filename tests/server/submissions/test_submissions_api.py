@@ -27,6 +27,8 @@ from server.submissions.upload_check import Upload, check_and_store, check_for
 from tests.support.instance import GOOD_CODE, PASSWORD, Instance, make_zip
 from tests.support.web import Visitor
 
+C = "/api/v1/competitions/digits"
+
 
 def count(server: Instance, table: type) -> int:
     with server.database.read() as session:
@@ -74,24 +76,15 @@ def test_second_submission_stays_in_the_same_team(both: Instance) -> None:
     assert both.submit(headers).json()["team"] == both.submit(headers).json()["team"]
     assert count(both, Team) == count(both, Membership) == 1
     assert len(stored(both)) == 1, "the same content is stored once"
-
-
-def test_name_that_another_team_took_gives_a_numbered_one(server: Instance) -> None:
-    competition = server.competition()
-    bob = server.participant("bob")
-    server.client.post(f"/api/v1/competitions/{competition.slug}/teams", headers=bob, json={"name": "ADA"})
-    assert server.submit(server.participant("ada")).json()["team"] == "ada-2"
-
-
-def test_zip_is_taken(server: Instance) -> None:
-    server.competition()
     code = make_zip({"unlearning.py": GOOD_CODE, "lib/tools.py": b"A = 1\n"})
-    assert server.submit(server.participant(), code, filename="mine.zip").status_code == 201
+    assert both.submit(headers, code, filename="mine.zip").status_code == 201
 
 
-@pytest.mark.parametrize(
-    ("code", "filename", "says", "line"),
-    [
+def test_submission_that_cannot_run_is_refused_and_costs_nothing(server: Instance) -> None:
+    server.competition()
+    server.competition("hidden", state=CompetitionState.DRAFT)
+    headers = server.participant()
+    refused: list[tuple[bytes, str, str, int | None]] = [
         (b"def forget(): pass\n", "a.py", "unlearning(net, retain_loader, forget_loader, validation_loader)", None),
         (b"x = 1\ndef unlearning(:\n", "a.py", "a.py, line 2: syntax error", 2),
         (b"def unlearning(net): pass\n", "a.py", "takes 1 positional", 1),
@@ -99,63 +92,43 @@ def test_zip_is_taken(server: Instance) -> None:
         (b"", "a.py", "is empty", None),
         (GOOD_CODE, "a.tar.gz", "needs a name that ends in", None),
         (make_zip({"../unlearning.py": GOOD_CODE}), "a.zip", "leads out of the archive", None),
-    ],
-)
-def test_submission_that_cannot_run_is_refused_and_costs_nothing(server, code, filename, says, line):
-    server.competition()
-    headers = server.participant()
-    answer = server.submit(headers, code, filename=filename)
-    assert answer.status_code == 422
-    problem = answer.json()
-    assert problem["type"] == "urn:lethe:problem:invalid-submission"
-    assert says in problem["detail"]
-    assert problem["errors"][0].get("line") == line
+    ]
+    for code, filename, says, line in refused:
+        answer = server.submit(headers, code, filename=filename)
+        problem = answer.json()
+        assert (answer.status_code, problem["type"]) == (422, "urn:lethe:problem:invalid-submission")
+        assert says in problem["detail"]
+        assert problem["errors"][0].get("line") == line
+    unknown, hidden = server.submit(headers, slug="nothing"), server.submit(headers, slug="hidden")
+    assert unknown.status_code == hidden.status_code == 404
+    assert hidden.json()["detail"] == "No competition is called 'hidden'"
+    assert server.submit({}).status_code == 401
     assert count(server, Submission) == 0
     assert stored(server) == []
-    quota = server.client.get("/api/v1/competitions/digits/quota", headers=headers).json()
-    assert quota["remaining"] == 5
+    assert server.client.get(f"{C}/quota", headers=headers).json()["remaining"] == 5
 
 
-def test_unknown_and_hidden_competitions_are_not_found(server: Instance) -> None:
-    server.competition(state=CompetitionState.DRAFT)
-    headers = server.participant()
-    unknown, hidden = server.submit(headers, slug="nothing"), server.submit(headers)
-    assert unknown.status_code == hidden.status_code == 404
-    assert hidden.json()["detail"] == "No competition is called 'digits'"
-
-
-def test_without_a_token_nothing_is_read(server: Instance) -> None:
-    server.competition()
-    assert server.submit({}).status_code == 401
-
-
-@pytest.mark.parametrize(
-    ("opens_in", "closes_in", "state", "status"),
-    [
-        (-2, -1, CompetitionState.OPEN, 409),  # the hour decides, not who moved the state
-        (-2, -1, CompetitionState.CLOSED, 409),
-        (1, 2, CompetitionState.READY, 409),
-        (-1, 1, CompetitionState.READY, 201),
-        (-1, 1, CompetitionState.PROVISIONAL, 409),
-        (-1, 1, CompetitionState.FINAL, 409),
-    ],
-)
-def test_deadline_is_a_rule_of_the_moment(server, opens_in, closes_in, state, status):
-    at = now()
-    opens_at, closes_at = at + timedelta(hours=opens_in), at + timedelta(hours=closes_in)
-    server.competition(state=state, opens_at=opens_at, closes_at=closes_at)
-    answer = server.submit(server.participant())
-    assert answer.status_code == status, answer.text
-    assert count(server, Submission) == (status == 201)
-
-
-def test_a_refused_upload_is_told_the_moment_in_words(server: Instance) -> None:
-    headers = server.participant()
+def test_deadline_is_a_rule_of_the_moment(server: Instance) -> None:
+    at, ada = now(), server.participant()
+    for number, (opens_in, closes_in, state, status) in enumerate(
+        [
+            (-2, -1, CompetitionState.OPEN, 409),  # the hour decides, not who moved the state
+            (-2, -1, CompetitionState.CLOSED, 409),
+            (1, 2, CompetitionState.READY, 409),
+            (-1, 1, CompetitionState.READY, 201),
+            (-1, 1, CompetitionState.PROVISIONAL, 409),
+            (-1, 1, CompetitionState.FINAL, 409),
+        ]
+    ):
+        opens_at, closes_at = at + timedelta(hours=opens_in), at + timedelta(hours=closes_in)
+        server.competition(f"c{number}", state=state, opens_at=opens_at, closes_at=closes_at)
+        assert server.submit(ada, slug=f"c{number}").status_code == status, (opens_in, state)
+    assert count(server, Submission) == 1
     opens_at, closes_at = datetime(2100, 5, 1, tzinfo=UTC), datetime(2024, 2, 29, 23, 59, tzinfo=UTC)
     server.competition("soon", opens_at=opens_at, closes_at=opens_at + timedelta(days=1))
     server.competition("over", opens_at=closes_at - timedelta(days=1), closes_at=closes_at)
-    assert server.submit(headers, slug="soon").json()["detail"] == "soon opens on 01 May 2100, 00:00 UTC"
-    over = server.submit(headers, slug="over").json()["detail"]
+    assert server.submit(ada, slug="soon").json()["detail"] == "soon opens on 01 May 2100, 00:00 UTC"
+    over = server.submit(ada, slug="over").json()["detail"]
     assert re.fullmatch(r"over closed on 29 Feb 2024, 23:59 UTC; the file came \d+ d( \d+ h)? later", over)
 
 
@@ -186,51 +159,22 @@ def test_quota_of_the_day_is_enforced_and_said(both: Instance) -> None:
     assert 0 < int(answer.headers["Retry-After"]) <= 86_401
     assert answer.headers["X-Quota-Remaining"] == "0"
     assert answer.headers["X-Quota-Reset"].endswith("T00:00:00+00:00")
-    quota = both.client.get("/api/v1/competitions/digits/quota", headers=headers).json()
+    quota = both.client.get(f"{C}/quota", headers=headers).json()
     assert (quota["used_today"], quota["remaining"]) == (2, 0)
 
 
-def test_quota_begins_again_with_the_utc_day(server: Instance) -> None:
-    server.competition(limits={"submissions_per_day": 1}, opens_at=now() - timedelta(days=9))
-    headers = server.participant()
-    first = server.submit(headers).json()["id"]
-    with server.database.write() as session:
-        session.get_one(Submission, first).received_at = now() - timedelta(days=1)
-    assert server.submit(headers).status_code == 201
-
-
-def test_quota_in_total_is_enforced(server: Instance) -> None:
-    server.competition(limits={"submissions_total": 1}, opens_at=now() - timedelta(days=9))
-    headers = server.participant()
-    first = server.submit(headers).json()["id"]
-    with server.database.write() as session:
-        session.get_one(Submission, first).received_at = now() - timedelta(days=3)
-    answer = server.submit(headers)
+def test_quota_begins_again_with_the_utc_day_but_not_in_total(server: Instance) -> None:
+    limits = {"submissions_per_day": 1, "submissions_total": 2}
+    server.competition(limits=limits, opens_at=now() - timedelta(days=9))
+    ada = server.participant()
+    for _ in range(2):
+        sent = server.submit(ada)
+        assert sent.status_code == 201
+        with server.database.write() as session:
+            session.get_one(Submission, sent.json()["id"]).received_at = now() - timedelta(days=3)
+    answer = server.submit(ada)
     assert answer.status_code == 429
-    assert "All 1 submissions of this competition are used" in answer.json()["detail"]
-
-
-def test_cancel_before_the_first_run_gives_the_quota_back(both: Instance) -> None:
-    both.competition(limits={"submissions_per_day": 1})
-    headers = both.participant()
-    submission = both.submit(headers).json()["id"]
-    cancelled = both.client.post(f"/api/v1/submissions/{submission}/cancel", headers=headers)
-    assert cancelled.status_code == 200
-    assert (cancelled.json()["stage"], cancelled.json()["refunded"]) == ("cancelled", True)
-    assert both.submit(headers).status_code == 201
-    again = both.client.post(f"/api/v1/submissions/{submission}/cancel", headers=headers)
-    assert again.status_code == 409
-
-
-def test_submit_and_cancel_is_free_only_so_often(both: Instance) -> None:
-    both.competition(limits={"submissions_per_day": 2})
-    headers = both.participant()
-    refunds = []
-    for _ in range(4):
-        submission = both.submit(headers).json()["id"]
-        refunds.append(both.client.post(f"/api/v1/submissions/{submission}/cancel", headers=headers).json()["refunded"])
-    assert refunds == [True, True, False, False]
-    assert both.submit(headers).status_code == 429
+    assert "All 2 submissions of this competition are used" in answer.json()["detail"]
 
 
 def test_cancel_after_the_first_run_began_costs_the_quota(both: Instance) -> None:
@@ -257,7 +201,7 @@ def test_another_teams_submission_is_not_found(server: Instance) -> None:
         assert theirs.status_code == none.status_code == 404
         assert theirs.json()["detail"].replace(submission, "") == none.json()["detail"].replace("0" * 16, "")
         assert server.client.request(method, f"/api/v1/submissions/{submission}{path}").status_code == 401
-    listed = server.client.get("/api/v1/competitions/digits/submissions", headers=bob).json()
+    listed = server.client.get(f"{C}/submissions", headers=bob).json()
     assert [row["team"] for row in listed] == ["bob"]
 
 
@@ -274,35 +218,18 @@ def test_failure_is_shown_with_class_and_line_of_ones_own_file(server: Instance)
     server.competition()
     headers = server.participant()
     submission_id = server.submit(headers).json()["id"]
+    error = {"message": "division by zero", "exception_type": "ZeroDivisionError", "file": "submission.py", "line": 2}
     with server.database.write() as session:
         row = session.get_one(Submission, submission_id)
         row.stage, row.fault, row.error_class = "failed", "participant", "exception"
-        row.error = {"message": "division by zero", "exception_type": "ZeroDivisionError", "file": "submission.py"}
-        row.error |= {"line": 2, "internal": "/srv/secret"}
-    shown = server.client.get(f"/api/v1/submissions/{submission_id}", headers=headers)
-    assert shown.json()["failure"] == {
-        "fault": "participant",
-        "error_class": "exception",
-        "message": "division by zero",
-        "exception_type": "ZeroDivisionError",
-        "file": "submission.py",
-        "line": 2,
-        "bits": None,
-        "remaining_bits": None,
-        "renews_at": None,
-        "withheld": False,
-    }
-    assert "/srv/secret" not in shown.text
-
-
-def test_log_is_that_of_the_public_sample_only(server: Instance) -> None:
-    server.competition()
-    headers = server.participant()
-    submission_id = server.submit(headers).json()["id"]
-    with server.database.write() as session:
+        row.error = error | {"internal": "/srv/secret"}
         evaluation = session.scalars(select(Evaluation)).one()
         for on_sample, text in ((True, "epoch 1\n"), (False, "label 7\n")):
             session.add(RunLog(evaluation_id=evaluation.id, run=0, on_public_sample=on_sample, text=text))
+    shown = server.client.get(f"/api/v1/submissions/{submission_id}", headers=headers)
+    budget = {"bits": None, "remaining_bits": None, "renews_at": None, "withheld": False}
+    assert shown.json()["failure"] == {"fault": "participant", "error_class": "exception", **error, **budget}
+    assert "/srv/secret" not in shown.text
     assert server.client.get(f"/api/v1/submissions/{submission_id}/log", headers=headers).text == "epoch 1\n"
 
 
@@ -310,59 +237,36 @@ def test_upload_beyond_the_cap_is_refused(server: Instance) -> None:
     server.competition(limits={"upload_mib": 1})
     headers = server.participant()
     answer = server.submit(headers, b"#" * ((1 << 20) + 1), filename="a.py")
-    assert answer.status_code == 413
-    assert "at most 1 MiB" in answer.json()["detail"]
-    assert stored(server) == []
-
-
-def test_upload_without_length_is_capped_while_read(server: Instance) -> None:
-    server.competition(limits={"upload_mib": 1})
+    assert (answer.status_code, "at most 1 MiB" in answer.json()["detail"]) == (413, True)
 
     def body() -> Iterator[bytes]:
         yield b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.py"\r\n\r\n'
         for _ in range(64):
             yield b"#" * (1 << 16)
 
-    headers = {**server.participant(), "Content-Type": "multipart/form-data; boundary=b"}
-    answer = server.client.post("/api/v1/competitions/digits/submissions", headers=headers, content=body())
-    assert answer.status_code == 413
+    without_length = headers | {"Content-Type": "multipart/form-data; boundary=b"}
+    answer = server.client.post(f"{C}/submissions", headers=without_length, content=body())
+    assert answer.status_code == 413, "it is capped while it is read"
+    assert stored(server) == []
 
 
-@pytest.mark.parametrize(
-    ("content_type", "body", "status"),
-    [
+def test_form_that_is_not_whole_is_refused(server: Instance) -> None:
+    server.competition()
+    ada, form = server.participant(), "multipart/form-data; boundary=b"
+    disposition = b'--b\r\nContent-Disposition: form-data; name="file"'
+    for content_type, body, status in (
         ("application/json", b"{}", 415),
         ("multipart/form-data", b"", 422),
-        ("multipart/form-data; boundary=b", b"", 422),
-        ("multipart/form-data; boundary=b", b"no form at all", 422),
-        (
-            "multipart/form-data; boundary=b",
-            b'--b\r\nContent-Disposition: form-data; name="file"\r\n\r\nx\r\n--b--',
-            422,
-        ),
-        (
-            "multipart/form-data; boundary=b",
-            b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.py"\r\n\r\ncut',
-            422,
-        ),
-    ],
-)
-def test_form_that_is_not_whole_is_refused(server: Instance, content_type: str, body: bytes, status: int) -> None:
-    server.competition()
-    headers = {**server.participant(), "Content-Type": content_type}
-    answer = server.client.post("/api/v1/competitions/digits/submissions", headers=headers, content=body)
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
+        (form, b"", 422),
+        (form, b"no form at all", 422),
+        (form, disposition + b"\r\n\r\nx\r\n--b--", 422),
+        (form, disposition + b'; filename="a.py"\r\n\r\ncut', 422),
+    ):
+        headers = ada | {"Content-Type": content_type}
+        answer = server.client.post(f"{C}/submissions", headers=headers, content=body)
+        assert answer.status_code == status, answer.text
+        assert answer.headers["content-type"] == "application/problem+json"
     assert count(server, Submission) == 0
-
-
-def test_disqualified_team_is_refused(server: Instance) -> None:
-    server.competition()
-    headers = server.participant()
-    server.submit(headers)
-    with server.database.write() as session:
-        session.scalars(select(Team)).one().disqualified_at = now()
-    assert server.submit(headers).status_code == 409
 
 
 def test_entry_point_is_stored_as_the_worker_reads_it(server: Instance) -> None:
@@ -384,8 +288,7 @@ def test_entry_point_is_stored_as_the_worker_reads_it(server: Instance) -> None:
 PLACES = ("server.api.submissions.router", "server.web.submit_pages")
 
 
-@pytest.mark.parametrize("act", ["banned", "deleted"])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(("act", "place"), [("banned", PLACES[0]), ("deleted", PLACES[1])])
 def test_file_of_an_account_that_went_meanwhile_is_not_taken(server, monkeypatch, act, place):
     async def check_slowly(*arguments: Any, **options: Any) -> Any:
         with server.database.write() as session:
@@ -402,10 +305,23 @@ def test_file_of_an_account_that_went_meanwhile_is_not_taken(server, monkeypatch
         assert server.submit(server.participant("ada")).status_code == 401
     else:
         server.account("ada")
-        visitor = Visitor(server)
-        visitor.log_in("ada")
+        visitor = Visitor(server, "ada")
         answer = visitor.post("/competitions/digits/submit", files={"file": ("mine.py", GOOD_CODE)})
         assert answer.headers["location"].startswith("/login")
     with server.database.read() as session:
         for table in (Submission, Team):
             assert session.scalar(select(func.count()).select_from(table)) == 0
+
+
+def test_cancel_before_the_first_run_gives_the_quota_back_so_often(both: Instance) -> None:
+    both.competition(limits={"submissions_per_day": 2})
+    headers = both.participant()
+    refunds = []
+    for _ in range(4):
+        path = f"/api/v1/submissions/{both.submit(headers).json()['id']}/cancel"
+        cancelled = both.client.post(path, headers=headers)
+        assert (cancelled.status_code, cancelled.json()["stage"]) == (200, "cancelled")
+        refunds.append(cancelled.json()["refunded"])
+        assert both.client.post(path, headers=headers).status_code == 409
+    assert refunds == [True, True, False, False]
+    assert both.submit(headers).status_code == 429

@@ -18,7 +18,7 @@ from server.models.competition import Competition, Split
 from server.web.competition_pages import limit_of_a_run
 from tests.support.instance import Instance, competition_toml
 from tests.support.scores import add_team, scored
-from tests.support.web import Visitor, counted_queries, plain_text
+from tests.support.web import Visitor, plain_text
 
 ROOT = Path(__file__).parents[3]
 
@@ -178,18 +178,6 @@ def test_what_has_not_opened_is_neither_closing_nor_closed(server, visitor, olga
         ("closes in", False),
     ):
         assert (words in card) is is_there, words
-
-
-def test_list_runs_the_same_queries_for_any_competitions(server: Instance, visitor: Visitor) -> None:
-    counts = []
-    for number in range(6):
-        server.competition(f"c{number}")
-        if number in (0, 5):
-            boards._kept.clear()
-            with counted_queries(server.database.engine) as queries:
-                visitor.get("/")
-            counts.append(len(queries))
-    assert counts[0] == counts[1]
 
 
 @pytest.mark.parametrize(

@@ -204,8 +204,6 @@ def test_a_column_that_was_not_found_can_be_named(server: Instance, visitor: Vis
     assert 'value="no.csv"' in nothing.text
 
 
-
-
 def test_dataset_is_uploaded_shown_and_deleted(server: Instance, visitor: Visitor) -> None:
     def upload(name: str = "texts", data: bytes = make_zip({"a.txt": b"1"}), **more: str) -> Any:
         return visitor.post("/datasets", {"name": name, **more}, files={"file": ("a.zip", data)})

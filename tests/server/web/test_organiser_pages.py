@@ -11,6 +11,8 @@ from lethe.competition.visibility import Visibility
 from server import audit
 from server.competitions import competitions
 from server.db import now
+from server.leaderboard import boards
+from server.models.account import Role
 from server.models.competition import Competition, SplitState
 from server.models.evaluation import Evaluation, Shard
 from server.models.submission import Submission
@@ -25,7 +27,7 @@ TEMPLATES = Path(competitions.__file__).parents[1] / "templates"
 PAGES = ("", "/submissions", "/teams", "/rejudgings", "/limits", "/words", "/exports", "/splits/public", "/audit")
 
 
-def test_the_dashboard_is_healthy_until_something_waits_or_fails(server, visitor, olga, digits):
+def test_the_dashboard_is_healthy_until_something_waits_or_fails(server, visitor, digits):
     server.competition("others")
     page = plain_text(visitor.get("/organise").text)
     assert "Everything is healthy." in page
@@ -51,25 +53,23 @@ def test_the_dashboard_is_healthy_until_something_waits_or_fails(server, visitor
         if name == "throughput":
             assert {row["runs"] for row in spec["data"]["values"]} == {0}
             assert spec["encoding"]["y"]["scale"]["domain"] == [0, 1], "an axis all the same"
-    counts = []
-    for number in range(3):
-        with counted_queries(server.database.engine) as queries:
-            visitor.get("/organise")
-        counts.append(len(queries))
-        server.competition(f"c{number}", organiser=olga)
-    assert len(set(counts)) == 1
 
 
-def test_organiser_pages_run_the_same_queries_for_any_number(server, visitor, digits):
+def test_pages_run_the_same_queries_for_any_number(server, visitor, olga, digits):
+    server.account("adam", Role.ADMINISTRATOR)
+    visitor.log_in("adam")
     paths = [*(f"/organise/digits{page}" for page in PAGES), "/organise/digits/submissions?only=flagged&text=a"]
+    paths += ["/", "/organise", "/people", "/competitions/digits/leaderboard"]
     counts: dict[str, set[int]] = {path: set() for path in paths}
     for number in range(3):
+        add_scored(server, digits, f"team-{number}")
+        server.competition(f"c{number}", organiser=olga)
+        visitor.post("/organise/digits/announce", {"title": f"News {number}", "text": "x"}, page="/organise/digits")
         for path, found in counts.items():
+            boards._kept.clear()
             with counted_queries(server.database.engine) as queries:
                 assert visitor.get(path).status_code == 200
             found.add(len(queries))
-        add_scored(server, digits, f"team-{number}")
-        visitor.post("/organise/digits/announce", {"title": f"News {number}", "text": "x"}, page="/organise/digits")
     assert {path: len(found) for path, found in counts.items()} == dict.fromkeys(paths, 1)
 
 

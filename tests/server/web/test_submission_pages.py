@@ -19,7 +19,7 @@ from server.models.submission import Fault, Submission
 from server.models.worker import Worker
 from tests.support.instance import GOOD_CODE, Instance, make_zip
 from tests.support.scores import add_score
-from tests.support.web import Visitor, counted_queries, plain_text
+from tests.support.web import Visitor, plain_text
 
 SUBMIT = "/competitions/digits/submit"
 MINE = "/competitions/digits/submissions"
@@ -243,18 +243,6 @@ def test_submit_page_says_how_many_free_failures_are_left(server: Instance, ada:
     page = plain_text(ada.get(SUBMIT).text)
     assert "Left today 5 of 5" in page
     assert "Free failures 19 left today, on the sample" in page
-
-
-def test_submission_page_runs_the_same_queries_for_any_runs(server: Instance, ada: Visitor) -> None:
-    server.competition()
-    counts = []
-    for more in (1, 3):
-        for _ in range(more):
-            send(ada)
-        with counted_queries(server.database.engine) as queries:
-            ada.get(MINE)
-        counts.append(len(queries))
-    assert counts[0] == counts[1]
 
 
 def test_a_receipt_is_read_and_downloaded_once_there_is_a_score(server: Instance, ada: Visitor) -> None:

@@ -1,19 +1,26 @@
-"""A preparation that fails or is cancelled stops all that belongs to it; a draft can be deleted."""
+"""Preparations: one that fails or is cancelled stops all that belongs to it; whose may begin."""
 
-from datetime import timedelta
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Table, func, insert, select
+from sqlalchemy import Column, Table, func, insert, select, update
 
+from lethe.competition.section import SCHEMA_VERSION
 from lethe.errors import NotFound
 from server.admin.competition_edits import may_replace_file
-from server.competitions import competitions, split_leases
+from server.competitions import competitions, preparation_turns, split_leases
+from server.competitions.preparation_turns import NEWER, NO_PROCESS, TIME_USED, PreparationTurns
 from server.competitions.split_leases import SPLITS, SplitWork
+from server.config import Settings
 from server.db import UtcDateTime, clock, new_id, now
 from server.models.account import Account, Role
-from server.models.competition import Competition, CompetitionState, Split
+from server.models.competition import Competition, CompetitionState, PreparationUse, Split
+from server.models.evaluation import Shard
 from server.models.registry import metadata
+from server.models.worker import Worker
+from server.queue import Turn
 from tests.support.instance import Instance, competition_toml
 
 PATH = "/api/v1/competitions/digits"
@@ -207,3 +214,89 @@ def test_draft_deleted_at_the_same_moment_is_not_prepared(both, headers, olga):
     assert both.client.delete(PATH, headers=headers).status_code == 204
     with both.database.write() as session, pytest.raises(NotFound):
         competitions.prepare(session, found, actor=olga)
+
+
+SETTINGS = Settings(preparation_share=0.25)
+
+
+def turns(**values: object) -> PreparationTurns:
+    given = {
+        "most": 4,
+        "preparing": Counter(),
+        "organisers": frozenset({"a", "b"}),
+        "over_time": frozenset(),
+        "submissions_wait": False,
+    }
+    return PreparationTurns(**(given | values))  # type: ignore[arg-type]
+
+
+def test_organisers_share_the_processes_evenly() -> None:
+    alone = frozenset({"a"})
+    for values, admitted in (
+        ({}, {"a", "b"}),
+        ({"preparing": Counter(a=2)}, {"b"}),
+        ({"organisers": alone, "preparing": Counter(a=3)}, {"a"}),
+        ({"organisers": alone, "preparing": Counter(a=4)}, set()),
+        ({"over_time": alone, "preparing": Counter(b=3)}, {"b"}),
+    ):
+        assert turns(**values).admitted == admitted, values
+    assert turns(over_time=alone).why_not("a") == TIME_USED
+    reason = turns(most=1, preparing=Counter(a=1), submissions_wait=True).why_not("b")
+    assert reason == "waits: 1 of 1 processes for preparations are taken; submissions go first"
+    assert len(NO_PROCESS.format(busy=999, most=999, because="; submissions go first")) <= 80, "the column's width"
+
+
+@pytest.fixture
+def eight(both: Instance) -> Instance:
+    """An instance with eight processes."""
+    with both.database.write() as session:
+        session.add_all(Worker(name=f"h-{i}", device="cpu", memory_mib=1, versions={}) for i in range(8))
+    return both
+
+
+def test_waiting_submissions_leave_preparations_their_share(eight: Instance) -> None:
+    def most() -> int:
+        with eight.database.write() as session:
+            return preparation_turns.find(session, SETTINGS).most
+
+    assert most() == 8, "every process may prepare while nothing is open"
+    eight.competition(state=CompetitionState.OPEN)
+    assert most() == 7
+    eight.submit(eight.participant())
+    for turn, left in ((Turn.NEW, 2), (Turn.BASELINE, 7)):
+        with eight.database.write() as session:
+            session.execute(update(Shard).values(turn=turn.first))
+        assert most() == left
+
+
+def test_processor_time_of_the_day_is_summed_and_stops_the_next(eight: Instance) -> None:
+    headers = eight.organiser() | {"Content-Type": "application/toml"}
+    assert eight.client.post("/api/v1/competitions", content=competition_toml(), headers=headers).status_code == 201
+    settings = Settings(preparation_hours_per_day=1.0)
+    with eight.database.write() as session:
+        split = session.scalars(select(Split)).first()
+        assert split is not None
+        organiser = preparation_turns.organiser_of(session, split.id)
+        session.execute(update(Competition).values(state=CompetitionState.PREPARING.value))
+        preparation_turns.note_use(session, split.id, 1800.0)
+        assert not preparation_turns.find(session, settings).why_not(organiser)
+        preparation_turns.note_use(session, split.id, 1800.0)
+        assert preparation_turns.find(session, settings).why_not(organiser) == TIME_USED
+        preparation_turns.tell(session, preparation_turns.find(session, settings))
+        assert {each.stage for each in session.scalars(select(Split))} == {TIME_USED}
+        session.execute(update(PreparationUse).values(day=datetime(2000, 1, 1, tzinfo=UTC).date()))
+        assert not preparation_turns.find(session, settings).why_not(organiser), "a new day"
+        preparation_turns.tell(session, preparation_turns.find(session, settings))
+        assert {each.stage for each in session.scalars(select(Split))} == {""}
+
+
+def test_preparation_of_a_newer_version_says_what_it_waits_for(eight: Instance) -> None:
+    headers = {**eight.organiser(), "Content-Type": "application/toml"}
+    eight.client.post("/api/v1/competitions", content=competition_toml(), headers=headers)
+    eight.client.post("/api/v1/competitions/digits/prepare", headers=headers)
+    with eight.database.write() as session:
+        competition = session.scalars(select(Competition)).one()
+        competition.config = {**competition.config, "schema_version": SCHEMA_VERSION + 1}
+        session.flush()
+        preparation_turns.tell(session, SETTINGS)
+        assert set(session.scalars(select(Split.stage))) == {NEWER}
