@@ -83,7 +83,7 @@ RULES = {
             "lethe/metrics/scoring/calibration.py",
         ),
         (
-            "tests/lethe/metrics/test_resampling.py",
+            "tests/lethe/metrics/test_metric_evaluation.py",
             "tests/lethe/metrics/scoring/test_resampling.py",
             "tests/lethe/metrics/scoring/test_calibration.py",
         ),
@@ -91,8 +91,7 @@ RULES = {
     "method ranking": Rule(
         ("lethe/metrics/benchmark/rankings.py", "server/leaderboard/ranking.py"),
         (
-            "tests/lethe/metrics/test_ranking_groups.py",
-            "tests/lethe/metrics/test_pareto.py",
+            "tests/lethe/metrics/test_rankings.py",
             "tests/server/leaderboard/test_ranking.py",
         ),
     ),

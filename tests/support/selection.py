@@ -24,8 +24,8 @@ ELSEWHERE = tuple(
         ),
         "lethe/cli": tuple(f"test_{name}_command" for name in ("benchmark", "check", "methods", "metrics", "new")),
         "lethe/metrics": (
-            *("scoring/test_reference.py", "scoring/test_exact.py", "test_every_metric.py", "test_bad_input.py"),
-            *("test_saliency_attack.py", "test_equivalent_shift.py"),
+            *("scoring/test_published_attacks.py", "test_every_metric.py", "test_bad_input.py"),
+            *("test_classifier_attacks.py", "test_certificates.py"),
         ),
         "server": (
             *("benchmarks/", "embedded/", "rejudging/", "web/", "test_authorisation_matrix.py", "test_crowd.py"),
@@ -54,7 +54,7 @@ LONGEST_FIRST = (
     "tests/test_compose_processes.py",
     "tests/server/disclosure/test_hidden_values.py",
     "tests/server/test_crowd.py",
-    "tests/lethe/metrics/scoring/test_reference.py",
+    "tests/lethe/metrics/scoring/test_published_attacks.py",
     "tests/browser/",
 )
 # Of these folders one process runs all files: they share what takes long to start, and mostly wait for others.

@@ -1,22 +1,27 @@
-"""Bounds of epsilon and what N can show: closed forms, coverage, and what is refused."""
+"""Bounds of epsilon, training recipes and budgets, and what N models can show."""
 
 import numpy as np
 import pytest
 
-from lethe.metrics import InvalidMetricInput
+from lethe.metrics import Inputs, InvalidMetricInput, evaluate
 from lethe.metrics.benchmark.training_choices import amenability, budget_strength
 from lethe.metrics.certificates.epsilon_bound import (
     clopper_pearson_upper,
     epsilon_bound,
     epsilon_bound_bonferroni,
-    epsilon_of_counts,
 )
 from lethe.metrics.certificates.one_run import (
     epsilon_f_dp,
     epsilon_one_run,
-    gaussian_delta,
-    gaussian_epsilon,
     one_run_audit,
+)
+from lethe.metrics.forgetting.final_score import SHIFTS, normal_curve, shift_of
+from lethe.metrics.scoring.attacks.family import (
+    DELTA,
+    EPSILON_CAP,
+    AttackFamily,
+    few_models_warnings,
+    smallest_detectable_shift,
 )
 
 
@@ -27,16 +32,6 @@ def runs(seed, mean=0.0, n=64, examples=4):
 def test_upper_bounds_in_closed_form():
     assert clopper_pearson_upper(0, 20, significance=0.05) == pytest.approx(1 - 0.05 ** (1 / 20))
     assert clopper_pearson_upper(20, 20, significance=0.05) == 1.0
-
-
-def test_bound_without_errors_in_closed_form():
-    upper = 1 - 0.025 ** (1 / 30)
-    found = epsilon_of_counts(0, 0, n_members=30, n_others=30, significance=0.05, delta=0.01)
-    assert found == pytest.approx(np.log((1 - upper - 0.01) / upper))
-
-
-def test_chance_gives_no_bound():
-    assert epsilon_of_counts(15, 15, n_members=30, n_others=30, significance=0.05) == 0.0
 
 
 def test_separated_runs_reach_the_largest_possible():
@@ -50,16 +45,6 @@ def test_separated_runs_reach_the_largest_possible():
 def test_bound_is_above_0_for_equal_distributions_at_most_as_often_as_stated(bound):
     above = sum(bound(runs(i, n=24), runs(i + 900, n=24)).value > 0.0 for i in range(80))
     assert above <= 10  # 4 expected at most; more than 10 of 80 has probability 0.002
-
-
-def test_constants_have_no_bound():
-    constant = np.ones((8, 2))
-    assert epsilon_bound(constant, constant).value == 0.0
-
-
-def test_gaussian_mechanism_there_and_back():
-    assert gaussian_delta(gaussian_epsilon(0.8, 1e-5), 0.8) == pytest.approx(1e-5, rel=1e-6)
-    assert gaussian_epsilon(1e6, 0.1) == 0.0
 
 
 @pytest.mark.parametrize("bound", [epsilon_f_dp, epsilon_one_run])
@@ -92,23 +77,11 @@ def test_clear_steps_are_counted():
     noise = np.random.default_rng(0).normal(0, 0.001, (6, 4))
     result = budget_strength(np.array([1.0, 0.99, 0.5, 0.05]) + noise)
     assert (result.value, result.table["clear_rises"]) == (3.0, 0)
-
-
-def test_step_within_its_noise_does_not_count():
-    values = np.array([[1.0, 0.9], [1.0, 1.1], [1.0, 0.95]])
-    result = budget_strength(values)
-    assert result.value == 0.0
-    assert result.table["standard_errors"][0] == pytest.approx(np.std([0.1, -0.1, 0.05], ddof=1) / np.sqrt(3))
-
-
-def test_rise_is_no_strength():
     result = budget_strength(np.array([[0.1, 0.5], [0.1, 0.5]]))
     assert (result.value, result.table["clear_rises"]) == (0.0, 1)
-
-
-def test_order_of_seeds_does_not_matter():
-    values = np.random.default_rng(1).normal(0, 1, (5, 3))
-    assert budget_strength(values[::-1]).value == budget_strength(values).value
+    result = budget_strength(np.array([[1.0, 0.9], [1.0, 1.1], [1.0, 0.95]]))
+    assert result.value == 0.0
+    assert result.table["standard_errors"][0] == pytest.approx(np.std([0.1, -0.1, 0.05], ddof=1) / np.sqrt(3))
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (3, 1)])
@@ -118,18 +91,54 @@ def test_too_few_seeds_or_budgets_are_refused(shape):
 
 
 def test_amenability_compares_gaps_of_the_same_recipe():
-    result = amenability([0.8, 0.6], [0.5, 0.2], [0.1, 0.1], recipes=("none", "cutmix"))
+    recipes = ("none", "cutmix")
+    result = amenability([0.8, 0.6], [0.5, 0.2], [0.1, 0.1], recipes=recipes)
     assert result.value == pytest.approx(0.75)
     assert result.table["removed"] == pytest.approx([1 - 0.4 / 0.7, 1 - 0.1 / 0.5])
-
-
-def test_amenability_without_a_gap_is_undefined_and_says_so():
-    result = amenability([0.1, 0.2], [0.1, 0.2], [0.1, 0.2], recipes=("none", "cutmix"))
-    assert np.isnan(result.value)
-    assert result.table["removed"] == [None, None]
-    assert result.notes
-
-
-def test_amenability_refuses_unequal_sides():
+    without = amenability([0.1, 0.2], [0.1, 0.2], [0.1, 0.2], recipes=recipes)
+    assert np.isnan(without.value)
+    assert without.table["removed"] == [None, None]
+    assert without.notes
     with pytest.raises(InvalidMetricInput, match="one error per recipe"):
-        amenability([0.8, 0.6, 0.1], [0.5, 0.2], [0.1, 0.1], recipes=("none", "cutmix"))
+        amenability([0.8, 0.6, 0.1], [0.5, 0.2], [0.1, 0.1], recipes=recipes)
+
+
+SETTINGS = AttackFamily.REFERENCE, DELTA, EPSILON_CAP
+
+
+def side(seed, n, shift=0.0):
+    return {"confidences": 3.0 + 2.0 * (np.random.default_rng(seed).normal(size=(n, 400)) + shift)}
+
+
+def test_smallest_detectable_shift_in_closed_form():
+    assert smallest_detectable_shift(512) == pytest.approx(2.80159 * np.sqrt(2 / 512), rel=1e-5)
+
+
+def test_warning_below_64_models_only():
+    assert few_models_warnings(64) == []
+    assert "N = 63 is below 64" in few_models_warnings(63)[0]
+
+
+def test_curve_falls_and_is_read_backwards():
+    curve = normal_curve(32, SETTINGS)
+    assert (np.diff(curve) <= 0.0).all()
+    assert shift_of(float(curve[12]), curve) == pytest.approx(SHIFTS[12])
+    assert shift_of(1.0, curve) == 0.0
+    assert shift_of(-1.0, curve) == SHIFTS[-1]
+
+
+@pytest.mark.parametrize("metric_id", ["equivalent_shift", "equivalent_shift_oracle"])
+def test_equal_shifts_have_equal_values_at_every_n(metric_id):
+    found = {}
+    for n in (16, 64, 128):
+        inputs = Inputs(unlearned=side(1, n, 1.0), retrained=side(2, n), oracle=side(3, n))
+        found[n] = evaluate(inputs, [(metric_id, {"attacks": "reference"}), ("f", {"attacks": "reference"})])
+    shifts = [results[metric_id].result.value for results in found.values()]
+    assert shifts == pytest.approx([1.0] * 3, abs=0.25)
+    shares = [results["f"].result.value / results["f"].oracle.value for results in found.values()]
+    assert shares[0] > 2 * shares[-1]  # what the correction is for
+
+
+def test_oracle_itself_has_no_shift():
+    inputs = Inputs(unlearned=side(3, 16), retrained=side(2, 16), oracle=side(3, 16))
+    assert evaluate(inputs, ["equivalent_shift_oracle"])["equivalent_shift_oracle"].result.value == 0.0

@@ -1,23 +1,24 @@
 """Evaluation: intervals, parameters, sentences in place of values, comparisons, JSON, lines of text."""
 
 import json
+import math
 
 import numpy as np
 import pytest
 
-from lethe.metrics import Inputs, InvalidMetricInput, ModelOutputs, UnknownMetric, evaluate, score
+from lethe.metrics import Inputs, InvalidMetricInput, ModelOutputs, evaluate, score
 from lethe.metrics.comparison import compare
+from lethe.metrics.core.metric_evaluation import (
+    NORMAL_QUANTILE_95,
+    interval_of_models,
+    interval_of_runs,
+    jackknife_interval,
+    kept_models,
+)
 from lethe.metrics.core.metric_text import table_lines
 from lethe.metrics.metric_json import comparison_as_json, evaluations_as_json
 from lethe.metrics.text.tofu import forget_quality
 from tests.lethe.metrics import synthetic
-
-
-def test_value_lies_in_its_interval():
-    found = evaluate(synthetic.inputs(), ["klom", "accuracy_gap", "tow"])
-    for evaluation in found.values():
-        low, high = evaluation.result.interval
-        assert low <= evaluation.result.value <= high
 
 
 def test_parameters_reach_metric_and_attack():
@@ -35,20 +36,11 @@ def test_wrong_parameter_is_named(parameters):
         evaluate(synthetic.inputs(), [("klom", parameters)])
 
 
-def test_unknown_metric_stops_the_evaluation():
-    with pytest.raises(UnknownMetric):
-        evaluate(synthetic.inputs(), ["klom", "no_such_metric"])
-
-
 def test_fault_of_a_reference_leaves_the_value():
     found = evaluate(Inputs(**{k: v for k, v in synthetic.sides().items() if k != "oracle"}), ["klom"])["klom"]
     assert found.result is not None
     assert found.oracle is None
     assert "no value of the oracle models" in found.reference_notes[0]
-
-
-def test_metric_of_several_submissions_points_to_compare():
-    assert "lethe compare" in evaluate(synthetic.inputs(), ["hardness"])["hardness"].not_computed
 
 
 def test_original_that_is_the_submission_scores_as_the_original():
@@ -71,13 +63,10 @@ def test_comparison_has_values_correlation_and_tests():
     assert found.tests["tow"].arrays["p_value"][0, 1] < 0.05
 
 
-def test_comparison_of_one_submission_is_refused():
-    with pytest.raises(InvalidMetricInput, match="at least 2 submissions"):
-        compare({"a": synthetic.inputs()}, ["klom"])
-
-
 def test_comparison_across_splits_is_refused():
     other = synthetic.inputs(retrained=synthetic.side_arrays(11))
+    with pytest.raises(InvalidMetricInput, match="at least 2 submissions"):
+        compare({"a": synthetic.inputs()}, ["klom"])
     with pytest.raises(InvalidMetricInput, match="a and b have other retrained models"):
         compare({"a": synthetic.inputs(), "b": other}, ["klom"])
 
@@ -88,6 +77,7 @@ def test_json_has_references_and_no_nan():
     assert {"value", "interval", "per_run"} <= set(stored["klom"]["oracle"])
     assert "per_example" not in stored["klom"]["result"]
     assert stored["hardness"]["result"] is None
+    assert "lethe compare" in stored["hardness"]["not_computed"]
 
 
 def test_json_of_examples_and_comparisons():
@@ -100,9 +90,6 @@ def test_json_of_examples_and_comparisons():
 def test_numbers_columns_words_and_gaps_are_lines() -> None:
     table = {"joint_auc_share": 0.123456, "models": 16, "worst": "none", "attack": ["a", "b"], "auc": [0.5, None]}
     assert table_lines(table) == ["joint auc share: 0.1235", "models: 16", "worst: none", "attack: a, b", "auc: 0.5, –"]
-
-
-def test_empty_table_has_no_line() -> None:
     assert table_lines({}) == []
 
 
@@ -128,6 +115,8 @@ def test_forget_quality_with_one_retrained_model_compares_every_run_with_it() ->
     one = forget_quality(answers[:3], wrong[:3], answers[3:], wrong[3:])
     each = [forget_quality(answers[i : i + 1], wrong[i : i + 1], answers[3:], wrong[3:]).value for i in range(3)]
     np.testing.assert_allclose(one.per_run, each)
+    assert one.table["p"] == pytest.approx(10**one.value)
+    assert one.table["median_p"] == pytest.approx(np.median([10**value for value in one.per_run]))
 
 
 SIDES = ("unlearned", "retrained", "oracle", "original")
@@ -170,3 +159,77 @@ def test_score_without_accuracy_of_the_retrained_models_is_a_sentence():
         synthetic.inputs(retrained=synthetic.sides()["retrained"] | {"test_accuracy": np.zeros(8)}), ["score"]
     )
     assert "every retrained test accuracy is 0" in found["score"].not_computed
+
+
+UNBOUNDED = (-math.inf, math.inf)
+
+
+def test_half_of_the_models_stay_and_each_side_draws_by_itself():
+    kept = list(kept_models(7, n_resamples=50, seed=3))
+    assert all(rows.tolist() == sorted(set(rows.tolist())) and len(rows) == 4 for rows in kept)
+    assert {row for rows in kept for row in rows.tolist()} == set(range(7))
+    same, seed, stream = (
+        [rows.tolist() for rows in kept_models(7, n_resamples=50, **given)]
+        for given in ({"seed": 3}, {"seed": 4}, {"seed": 3, "stream": 1})
+    )
+    assert same == [rows.tolist() for rows in kept]
+    assert same not in (seed, stream)
+
+
+@pytest.mark.parametrize(("n_models", "factor"), [(4, 1.0), (5, math.sqrt(3 / 2)), (9, math.sqrt(5 / 4))])
+def test_the_interval_is_the_spread_of_three_replicates(n_models, factor):
+    low, high = jackknife_interval(1.0, np.array([0.0, 3.0, 6.0]), n_models=n_models)
+    reach = 1.959963984540054 * factor * 3.0  # the standard deviation of 0, 3 and 6 with n - 1
+    assert (low, high) == pytest.approx((1.0 - reach, 1.0 + reach))
+
+
+def test_the_interval_is_cut_off_at_the_bounds():
+    assert jackknife_interval(0.5, np.array([0.0, 1.0]), n_models=4, bounds=(0.25, 0.75)) == (0.25, 0.75)
+
+
+def test_half_of_the_replicates_must_have_a_value():
+    assert jackknife_interval(1.0, np.array([1.0, 2.0, np.nan, np.nan]), n_models=4) is not None
+    assert jackknife_interval(1.0, np.array([1.0, 2.0, np.nan, np.nan, np.nan]), n_models=4) is None
+    assert jackknife_interval(1.0, np.array([1.0, np.nan]), n_models=4) is None
+    assert jackknife_interval(math.nan, np.array([1.0, 2.0]), n_models=4) is None
+
+
+def test_a_mean_of_runs_leaves_out_runs_without_a_value():
+    values = np.array([1.0, 2.0, np.nan, 4.0, 8.0])
+    settings = {"n_resamples": 4000, "seed": 1, "bounds": UNBOUNDED}
+    low, high = interval_of_runs(3.75, values, **settings)
+    # all six halves of four values are equally likely
+    halves = [1.5, 2.5, 4.5, 3.0, 5.0, 6.0]
+    assert (high - low) / 2 == pytest.approx(NORMAL_QUANTILE_95 * float(np.std(halves)), rel=0.05)
+    assert interval_of_runs(7 / 3, values[:4], **settings) is None
+
+
+def test_a_metric_of_several_sides_is_computed_on_halves():
+    seen = []
+    settings = {"n_resamples": 20, "seed": 0, "bounds": UNBOUNDED}
+
+    def metric(kept):
+        seen.append([rows.tolist() for rows in kept])
+        return float(len(seen))
+
+    low, high = interval_of_models(10.5, metric, sizes=(6, 6), paired=True, **settings)
+    assert all(one == other and len(one) == 3 for one, other in seen)
+    assert (low + high) / 2 == pytest.approx(10.5)
+    assert (high - low) / 2 == pytest.approx(NORMAL_QUANTILE_95 * math.sqrt(35.0))  # of 1, 2, ..., 20
+    seen.clear()
+    interval_of_models(10.5, metric, sizes=(6, 6), paired=False, **settings)
+    assert any(one != other for one, other in seen)
+    assert interval_of_models(1.0, metric, sizes=(3, 6), paired=False, **settings) is None
+    assert interval_of_models(1.0, metric, sizes=(4, 6), paired=False, **settings) is not None
+    assert interval_of_models(1.0, metric, sizes=(), paired=False, **settings) is None
+
+
+def test_the_smallest_side_sets_the_factor():
+    def metric(kept):
+        return float(kept[0].sum() % 2)
+
+    intervals = [
+        interval_of_models(0.5, metric, sizes=sizes, paired=False, n_resamples=30, seed=0, bounds=UNBOUNDED)
+        for sizes in ((4, 5), (4, 4))
+    ]
+    assert intervals[0] == intervals[1]

@@ -11,7 +11,7 @@ import pytest
 
 from lethe.metrics import CaptureLevel, Side, UnknownMetric, metric, metrics
 from lethe.metrics.core import registry
-from lethe.metrics.core.metric_text import metric_facts, metric_page
+from lethe.metrics.core.metric_text import metric_facts
 from lethe.metrics.core.registry import Need, metric_modules, metrics_of
 from scripts.metric_pages import PAGE, page
 
@@ -73,14 +73,11 @@ def test_unknown_id_names_the_nearest():
         metric("klomm")
 
 
-def test_level_follows_from_the_arrays():
+def test_level_and_sides_follow_from_the_needs():
     assert metric("klom").level == CaptureLevel.CONFIDENCES
     assert metric("mia_loss").level == CaptureLevel.LOSSES
     assert metric("miau").level == CaptureLevel.LOGITS
     assert metric("relearn_time").level == CaptureLevel.WEIGHTS
-
-
-def test_sides_follow_from_the_needs():
     assert metric("miau").sides == (Side.UNLEARNED, Side.RETRAINED, Side.ORIGINAL)
 
 
@@ -88,12 +85,6 @@ def test_facts_name_arrays_sides_and_parameters():
     facts = metric_facts(metric("klom"))
     assert {"array": "forget_margins", "side": "retrained", "shape": "[N, S]"} in facts["arrays"]
     assert facts["parameters"] == {"bins": 20, "clip": 100.0, "floor": 1e-5}
-
-
-def test_page_says_where_paper_and_code_differ():
-    page = metric_page(metric("klom"))
-    assert "## Paper and code" in page
-    assert "the call swaps the arguments" in page
 
 
 def test_pages_of_the_documentation_are_current():

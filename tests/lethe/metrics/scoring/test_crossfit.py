@@ -5,9 +5,6 @@ import pytest
 
 from lethe.metrics.scoring.attacks.crossfit import (
     FLOOR,
-    HALVES_STREAM,
-    HALVINGS,
-    NOISE_STREAM,
     crossfit_epsilon,
     crossfit_epsilons,
     noise_widths,
@@ -96,21 +93,6 @@ def test_epsilon_by_hand_of_a_separated_example():
     assert epsilons(u, r) == pytest.approx([np.log((1 - DELTA - 0.25) / 0.25)])
 
 
-def test_halves_and_noise_come_from_the_seed_alone():
-    rng = np.random.default_rng(1)
-    u, r = rng.normal(0.5, 1, (32, 4)), rng.normal(0, 1, (32, 4))
-    np.testing.assert_array_equal(epsilons(u, r, seed=5), epsilons(u, r, seed=5))
-    assert (epsilons(u, r, seed=5) != epsilons(u, r, seed=6)).any()
-    assert HALVINGS >= 4
-    assert NOISE_STREAM != HALVES_STREAM
-
-
-def test_scale_and_place_change_nothing_but_rounding():
-    rng = np.random.default_rng(2)
-    u, r = rng.normal(0.7, 1, (40, 6)), rng.normal(0, 1, (40, 6))
-    assert epsilons(1000 * u - 7, 1000 * r - 7) == pytest.approx(epsilons(u, r))
-
-
 def test_noise_is_set_by_the_retrained_side_alone():
     r = np.random.default_rng(3).normal(0, 1, (64, 3))
     widths = noise_widths(r)
@@ -133,7 +115,7 @@ def test_equal_constants_are_not_told_apart():
     assert quality(same, same) > 0.8
 
 
-@pytest.mark.parametrize("n_models", [32, 128, 512])
+@pytest.mark.parametrize("n_models", [32, 512])
 def test_no_entry_of_the_battery_exceeds_the_original(n_models):
     found = {
         name: np.mean([quality(*drawn(entry, n_models, seed)) for seed in range(3)]) for name, entry in BATTERY.items()
@@ -173,12 +155,3 @@ def test_repeated_models_do_not_raise_a_score(n_models):
         once.append(quality(HONEST["oracle"](given), r))
         twice.append(quality(HONEST["oracle, half of the models twice"](given), r))
     assert np.mean(twice) < np.mean(once)
-
-
-def test_accuracy_above_retraining_lifts_nothing():
-    rng = np.random.default_rng(5)
-    u, r = rng.normal(1, 1, (32, 20)), rng.normal(0, 1, (32, 20))
-    low, high = np.full(32, 0.5), np.full(32, 1.0)
-    found = score(ModelOutputs(u, high, high), ModelOutputs(r, low, low))
-    assert found.final_score == found.forgetting_quality
-    assert found.retain_ratio == 2.0

@@ -12,7 +12,7 @@ from lethe.metrics.core.input_warnings import scale_warnings
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.arrays import logit_scaled_confidences
 from lethe.metrics.scoring.attacks.family import AttackFamily
-from lethe.metrics.scoring.epsilon import forgetting_quality, per_example_epsilon
+from lethe.metrics.scoring.epsilon import forgetting_quality, n_judged_models, per_example_epsilon
 from lethe.metrics.scoring.score import SCORER_VERSION, ModelOutputs, score, utility_ratio
 
 
@@ -35,26 +35,17 @@ def test_the_final_score_is_the_product_of_its_parts(family):
     most = math.inf if family.is_published else 1.0
     assert result.final_score == result.forgetting_quality * min(retain, most) * min(test, most)
     assert result.headline == result.final_score
+    judged = n_judged_models(64, attacks=family)
+    assert result.forgetting_quality == forgetting_quality(result.epsilon, n_models=judged)
     np.testing.assert_array_equal(result.epsilon, per_example_epsilon(u.confidences, r.confidences, attacks=family))
 
 
-def test_forgetting_quality_is_that_of_the_epsilons():
-    result = score(outputs(0), outputs(1))
-    assert result.forgetting_quality == forgetting_quality(result.epsilon, n_models=64)
-
-
-def test_without_accuracies_the_score_is_forgetting_quality_alone():
-    result = score(ModelOutputs(outputs(0).confidences), ModelOutputs(outputs(1).confidences))
+def test_without_both_accuracies_the_score_is_forgetting_quality_alone():
+    u, r = outputs(0), outputs(1)
+    result = score(ModelOutputs(u.confidences), ModelOutputs(r.confidences))
     assert (result.retain_ratio, result.test_ratio, result.final_score) == (None, None, None)
     assert result.headline == result.forgetting_quality
-
-
-def test_one_accuracy_alone_gives_its_ratio_and_no_final_score():
-    u, r = outputs(0), outputs(1)
-    result = score(
-        ModelOutputs(u.confidences, test_accuracy=u.test_accuracy),
-        ModelOutputs(r.confidences, test_accuracy=r.test_accuracy),
-    )
+    result = score(*(ModelOutputs(side.confidences, test_accuracy=side.test_accuracy) for side in (u, r)))
     assert result.test_ratio is not None
     assert result.final_score is None
 
@@ -64,14 +55,6 @@ def test_an_accuracy_of_one_side_only_is_refused():
         score(ModelOutputs(outputs(0).confidences, test_accuracy=outputs(0).test_accuracy), outputs(1))
 
 
-def test_reordered_models_score_the_same_to_the_last_bit():
-    u, r = outputs(0, shift=0.5), outputs(1)
-    order = np.random.default_rng(2).permutation(64)
-    shuffled = ModelOutputs(u.confidences[order], u.retain_accuracy[order], u.test_accuracy[order])
-    scores = [score(side, r, attacks=AttackFamily.REFERENCE).final_score for side in (shuffled, u)]
-    assert scores[0] == scores[1]
-
-
 def test_the_interval_surrounds_the_score_and_is_reproducible():
     u, r = outputs(0, shift=0.5), outputs(1)
     first, second = (score(u, r, n_resamples=40, seed=9) for _ in range(2))
@@ -79,12 +62,8 @@ def test_the_interval_surrounds_the_score_and_is_reproducible():
     assert first.interval[0] < first.final_score < first.interval[1]
     low, high = first.forgetting_quality_interval
     assert low < first.forgetting_quality < high
-
-
-def test_resamples_do_not_move_the_score():
-    u, r = outputs(0), outputs(1)
-    assert score(u, r, n_resamples=20).final_score == score(u, r).final_score
-    assert score(u, r).interval is None
+    plain = score(u, r, seed=9)
+    assert (plain.final_score, plain.interval) == (first.final_score, None)
 
 
 def test_wider_accuracy_spread_widens_the_final_interval():
@@ -107,28 +86,14 @@ def test_json_holds_every_documented_key_and_survives_a_round_trip():
     assert {"retain_ratio", "test_ratio", "forgetting_quality_interval", "n_models"} <= found.keys()
 
 
-@pytest.mark.parametrize("n_resamples", [-1, 1, 19])
-def test_too_few_resamples_are_refused(n_resamples):
-    with pytest.raises(InvalidScoreInput, match="at least 20 resamples"):
-        score(outputs(0), outputs(1), n_resamples=n_resamples)
-
-
-def test_an_interval_from_too_few_models_is_refused():
-    with pytest.raises(InvalidScoreInput, match="at least 8 models"):
-        score(outputs(0, n_models=7), outputs(1, n_models=7), n_resamples=20)
-
-
-def test_an_unknown_family_is_refused():
-    with pytest.raises(ValueError, match="strongest"):
-        score(outputs(0), outputs(1), attacks="strongest")
-
-
-def test_the_ratio_of_means():
-    assert utility_ratio([0.5, 0.7], [0.8, 0.8], n_models=2) == pytest.approx(0.75)
-
-
-def test_a_ratio_above_one_is_not_capped():
-    assert utility_ratio([1.0, 1.0], [0.5, 0.5], n_models=2) == 2.0
+@pytest.mark.parametrize(
+    ("n_resamples", "n_models", "message"),
+    [(-1, 8, "at least 20 resamples"), (19, 8, "at least 20 resamples"), (20, 7, "at least 8 models")],
+)
+def test_too_few_resamples_or_models_are_refused(n_resamples, n_models, message):
+    assert score(outputs(0, n_models=8), outputs(1, n_models=8), n_resamples=20).interval is not None
+    with pytest.raises(InvalidScoreInput, match=message):
+        score(outputs(0, n_models=n_models), outputs(1, n_models=n_models), n_resamples=n_resamples)
 
 
 def test_the_order_of_models_changes_not_one_bit():
@@ -138,31 +103,21 @@ def test_the_order_of_models_changes_not_one_bit():
     assert {utility_ratio(rng.permutation(u), rng.permutation(r), n_models=513) for _ in range(20)} == {expected}
 
 
-@pytest.mark.parametrize("value", [-0.01, 1.01, np.nan, 97.5])
-def test_a_value_that_is_no_accuracy_is_named(value):
-    with pytest.raises(InvalidScoreInput, match="retrained test accuracy of model 1"):
-        utility_ratio([0.5, 0.5], [0.5, value], n_models=2, split="test")
+@pytest.mark.parametrize(
+    ("retrained", "message"),
+    [
+        *(([0.5, value], "retrained test .* model 1") for value in (-0.01, 1.01, np.nan, 97.5)),
+        ([0.5, 0.5, 0.5], r"shape \(.*2.*\), not \(3,\)"),
+        ([0.0, 0.0], "every retrained test accuracy is 0"),
+    ],
+)
+def test_accuracies_without_a_ratio_are_refused(retrained, message):
+    with pytest.raises(InvalidScoreInput, match=message):
+        utility_ratio([0.5, 0.5], retrained, n_models=2, split="test")
 
 
-def test_another_number_of_accuracies_is_refused():
-    with pytest.raises(InvalidScoreInput, match=r"must have shape \(3,\), not \(2,\)"):
-        utility_ratio([0.5, 0.5], [0.5, 0.5, 0.5], n_models=3)
-
-
-def test_retrained_models_without_any_right_answer_are_refused():
-    with pytest.raises(InvalidScoreInput, match="every retrained retain accuracy is 0"):
-        utility_ratio([0.5, 0.5], [0.0, 0.0], n_models=2)
-
-
-DRAW = np.random.default_rng(0)
-
-LOGITS = DRAW.normal(2.0, 3.0, (16, 8))
-
+LOGITS = np.random.default_rng(0).normal(2.0, 3.0, (16, 8))
 PROBABILITIES = 1 / (1 + np.exp(-LOGITS))
-
-
-def test_logits_of_unlearned_models_are_taken_as_they_are() -> None:
-    assert scale_warnings(LOGITS * 2.5 - 4.0, LOGITS) == []
 
 
 @pytest.mark.parametrize(
@@ -180,10 +135,8 @@ def test_other_scale_is_named_with_its_side(values: np.ndarray, named: str) -> N
     assert named in first
     (second,) = scale_warnings(LOGITS, values)
     assert "retrained" in second
-
-
-def test_nothing_is_said_of_a_handful_of_values() -> None:
-    assert scale_warnings(PROBABILITIES[:1], LOGITS[:1]) == []
+    assert scale_warnings(values[:1], LOGITS[:1]) == [], "of a handful of values"
+    assert scale_warnings(LOGITS * 2.5 - 4.0, LOGITS) == [], "of logits"
 
 
 GOLDEN = np.load(Path(__file__).parents[3] / "golden" / "epsilon_golden.npz")
@@ -191,24 +144,18 @@ GOLDEN = np.load(Path(__file__).parents[3] / "golden" / "epsilon_golden.npz")
 
 def test_confidences_are_those_of_the_published_program():
     """Their exponentials are float32: another processor may round the last bit otherwise."""
-    found = logit_scaled_confidences(GOLDEN["logits"], GOLDEN["targets"])
-    np.testing.assert_allclose(found, GOLDEN["logit_scaled_confidence"], rtol=1e-6, atol=1e-6, strict=True)
-
-
-def test_the_logits_are_left_unchanged():
     logits = GOLDEN["logits"].copy()
-    logit_scaled_confidences(logits, GOLDEN["targets"])
+    found = logit_scaled_confidences(logits, GOLDEN["targets"])
+    np.testing.assert_allclose(found, GOLDEN["logit_scaled_confidence"], rtol=1e-6, atol=1e-6, strict=True)
     np.testing.assert_array_equal(logits, GOLDEN["logits"])
 
 
-def test_two_classes_give_the_difference_of_the_logits():
-    found = logit_scaled_confidences(np.array([[2.0, -1.0], [0.0, 0.0]]), np.array([0, 1]))
-    np.testing.assert_allclose(found, [3.0, 0.0], atol=1e-12)
-
-
-def test_the_statistic_saturates_near_103_6():
-    found = logit_scaled_confidences(np.array([[1e4, 0.0], [0.0, 1e4]]), np.array([0, 0]))
-    np.testing.assert_allclose(found, [103.28, -103.28], atol=0.5)
+def test_two_classes_give_the_difference_of_the_logits_up_to_103_6():
+    found = logit_scaled_confidences(
+        np.array([[2.0, -1.0], [0.0, 0.0], [1e4, 0.0], [0.0, 1e4]]), np.array([0, 1, 0, 0])
+    )
+    np.testing.assert_allclose(found[:2], [3.0, 0.0], atol=1e-12)
+    np.testing.assert_allclose(found[2:], [103.28, -103.28], atol=0.5)
 
 
 @pytest.mark.parametrize(

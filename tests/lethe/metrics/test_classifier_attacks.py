@@ -1,11 +1,88 @@
-"""The attack on saliency maps: cases whose accuracy is known, and MIAU of it."""
+"""Attacks by class thresholds and by boosting of saliency maps."""
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
-from lethe.metrics import Inputs, evaluate
+from lethe.metrics import Inputs, InvalidMetricInput, evaluate
+from lethe.metrics.attacks.classwise_attack import Scored, attack_accuracy, class_thresholds, classwise_accuracies
 from lethe.metrics.attacks.membership_features import saliency_attack_percent
+from lethe.metrics.core.derived_arrays import softmax
+
+SETTINGS = {"feature": "confidence", "repetitions": 5, "exchanged": None, "seed": 0}
+LABELS = np.repeat([0, 1, 2], 12)
+
+
+def probabilities(seed: int, labels: np.ndarray, *, n_models: int = 3, pull: float = 0.0) -> np.ndarray:
+    logits = np.random.default_rng(seed).normal(0, 1, (n_models, labels.size, 4))
+    logits[:, np.arange(labels.size), labels] += pull
+    return softmax(logits)
+
+
+def one_class(members: list[float], others: list[float]) -> tuple[float, float]:
+    inside, outside = np.array(members, np.float64), np.array(others, np.float64)
+    labels = np.zeros(inside.size, np.int64), np.zeros(outside.size, np.int64)
+    thresholds, _, accuracy = class_thresholds(inside, labels[0], outside, labels[1], 1)
+    return thresholds[0], accuracy
+
+
+def test_first_of_equal_thresholds_wins():
+    assert one_class([3.0, 2.0], [1.0, 2.5]) == (3.0, 0.75)
+
+
+def test_empty_side_has_threshold_zero():
+    assert one_class([1.0], []) == (0.0, 0.0)
+
+
+def test_class_without_shadow_examples_recognises_nothing():
+    shadow, target = Scored(np.array([1.0]), np.array([0])), Scored(np.array([1.0, 5.0]), np.array([0, 1]))
+    others = Scored(np.array([0.0, -5.0]), np.array([0, 1]))
+    assert attack_accuracy(shadow, Scored(np.array([0.0]), np.array([0])), target, others, n_classes=2) == (1.0, 0.5)
+
+
+@pytest.mark.parametrize("feature", ["confidence", "entropy", "modified_entropy"])
+def test_members_that_stand_out_are_found(feature):
+    forget, test = probabilities(1, LABELS, pull=12.0), probabilities(2, LABELS)
+    assert classwise_accuracies(forget, test, LABELS, LABELS, **SETTINGS | {"feature": feature}).min() > 0.85
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_order_of_examples_does_not_matter(seed):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 4, 50)
+    labels[:3] = 0, 1, 2
+    forget, test = probabilities(seed, LABELS), probabilities(seed + 1, labels)
+    a, b = rng.permutation(LABELS.size), rng.permutation(labels.size)
+    mixed = classwise_accuracies(forget[:, a], test[:, b], LABELS[a], labels[b], **SETTINGS)
+    assert mixed.tolist() == classwise_accuracies(forget, test, LABELS, labels, **SETTINGS).tolist()
+
+
+def test_other_classes_of_the_test_set_take_no_part():
+    labels = np.append(LABELS, [3] * 20)
+    test = probabilities(3, labels)
+    forget = probabilities(4, LABELS)
+    alone = classwise_accuracies(forget, test[:, :36], LABELS, LABELS, **SETTINGS)
+    assert classwise_accuracies(forget, test, LABELS, labels, **SETTINGS).tolist() == alone.tolist()
+
+
+def test_exchanged_test_labels_take_the_label_of_the_forget_set():
+    swapped = np.array([1, 0, 2])[LABELS]
+    forget, test = probabilities(5, LABELS), probabilities(6, LABELS)
+    by_hand = classwise_accuracies(forget, test, swapped, swapped, **SETTINGS)
+    assert (
+        classwise_accuracies(forget, test, swapped, LABELS, **SETTINGS | {"exchanged": (0, 1)}).tolist()
+        == by_hand.tolist()
+    )
+
+
+def test_classes_without_test_examples_are_refused():
+    arrays = probabilities(7, LABELS), probabilities(8, LABELS), LABELS, np.full(36, 3)
+    with pytest.raises(InvalidMetricInput, match="needs 2 forget and 2 test examples"):
+        classwise_accuracies(*arrays, **SETTINGS)
+
 
 SIZE = 50  # 40 train, 10 are held out of each set
 
@@ -19,14 +96,6 @@ def attack(members: np.ndarray, others: np.ndarray, **settings: float) -> list[f
     return saliency_attack_percent(members, others, task=0, **settings).tolist()
 
 
-def test_apart_sets_are_told_apart():
-    assert attack(maps(np.ones(SIZE), n_models=3), maps(np.zeros(SIZE), n_models=3)) == [100.0] * 3
-
-
-def test_constant_maps_say_nothing():
-    assert attack(maps(np.zeros(SIZE)), maps(np.zeros(SIZE))) == [50.0]
-
-
 def test_values_that_both_sets_have_as_often_score_below_chance():
     """What is more frequent in one set's training part is less frequent in its held-out part, by as much.
 
@@ -37,13 +106,7 @@ def test_values_that_both_sets_have_as_often_score_below_chance():
     apart = np.abs(np.subtract.outer(np.arange(11), np.arange(11)))
     expected = 50.0 - 5.0 * float(chances @ apart @ chances)
     assert expected == pytest.approx(42.0, abs=0.1)
-    assert attack(maps(tied), maps(tied), n_splits=300, trees=3) == [pytest.approx(expected, abs=1.0)]
-
-
-def test_half_of_the_members_have_a_value_of_their_own():
-    """Of the value that both sets have two thirds are others: held-out members are right where they are apart."""
-    members, others = np.repeat([1.0, 0.0], SIZE // 2), np.zeros(SIZE)
-    assert attack(maps(members), maps(others), n_splits=300, trees=3) == [pytest.approx(75.0, abs=1.5)]
+    assert attack(maps(tied), maps(tied), n_splits=200, trees=3) == [pytest.approx(expected, abs=1.0)]
 
 
 def test_two_pixels_that_only_together_say_something():
@@ -57,14 +120,18 @@ def test_two_pixels_that_only_together_say_something():
     assert attack(pixels[None, equal], pixels[None, ~equal], n_splits=20, depth=1)[0] < 75.0
 
 
-def test_larger_set_is_cut_to_the_smaller():
-    assert attack(maps(np.ones(SIZE)), maps(np.zeros(3 * SIZE))) == [100.0]
-    few = attack(maps(np.ones(6)), maps(np.zeros(60)))  # 5 members train: a leaf of 4 is allowed
-    assert few == [100.0]
-
-
-def test_sets_too_small_for_a_leaf_say_nothing():
-    assert attack(maps(np.ones(4)), maps(np.zeros(4))) == [50.0]
+@pytest.mark.parametrize(
+    ("members", "others", "accuracy"),
+    [
+        (np.ones(SIZE), np.zeros(SIZE), 100.0),
+        (np.zeros(SIZE), np.zeros(SIZE), 50.0),
+        (np.ones(SIZE), np.zeros(3 * SIZE), 100.0),  # the larger set is cut to the smaller
+        (np.ones(6), np.zeros(60), 100.0),  # 5 members train: a leaf of 4 is allowed
+        (np.ones(4), np.zeros(4), 50.0),  # too small for a leaf
+    ],
+)
+def test_maps_of_one_pixel_have_a_known_accuracy(members, others, accuracy):
+    assert attack(maps(members, n_models=2), maps(others, n_models=2)) == [accuracy] * 2
 
 
 def test_runs_of_one_model_draw_apart():

@@ -1,4 +1,4 @@
-"""Per-example likelihood ratios, of one half and of splits."""
+"""Likelihood-ratio attacks, and scores of single runs."""
 
 import numpy as np
 import pytest
@@ -7,9 +7,21 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from lethe.metrics import InvalidMetricInput
-from lethe.metrics.attacks.likelihood_attack import balanced_accuracy, held_out_ratios
-from lethe.metrics.membership.ulira import State, membership_probabilities, ulira, ulira_correctness, ulira_split
-from tests.lethe.metrics.literal_attacks import correctness_memberships, ulira_ratios
+from lethe.metrics.attacks.likelihood_attack import held_out_ratios
+from lethe.metrics.membership.run_scores import (
+    gaussian_score,
+    iam,
+    noise_alignment,
+    rmia,
+)
+from lethe.metrics.membership.ulira import (
+    State,
+    log_ratios,
+    ruli,
+    ulira,
+    ulira_correctness,
+    ulira_split,
+)
 
 SHAPE = (6, 2, 5)
 
@@ -40,10 +52,6 @@ def test_accuracies_equal_those_of_a_loop_over_splits():
     assert result.per_example.tolist() == pytest.approx([literal_accuracy(h, state, e) for e in range(5)])
 
 
-def test_forgotten_models_far_apart_are_separated():
-    assert ulira(*draw(2, shift=100.0)).value == 1.0
-
-
 def test_order_of_splits_and_examples_does_not_matter():
     h, state = draw(3, shift=1.0)
     splits, examples = np.array([3, 1, 0, 5, 2, 4]), np.array([4, 0, 2, 1, 3])
@@ -59,26 +67,13 @@ def test_example_without_both_worlds_is_left_out():
     assert result.table["examples"] == 4
 
 
-def test_no_usable_example_is_refused():
-    h, state = draw(5)
-    with pytest.raises(InvalidMetricInput, match="no example was forgotten"):
-        ulira(h, np.zeros_like(state))
-
-
-@pytest.mark.parametrize(("state", "message"), [(np.full(SHAPE, 3), "not 3"), (np.zeros((2, 2, 2)), "shape")])
-def test_bad_states_are_refused(state, message):
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [(np.zeros(SHAPE), "no example was forgotten"), (np.full(SHAPE, 3), "not 3"), (np.zeros((2, 2, 2)), "shape")],
+)
+def test_states_without_a_value_are_refused(state, message):
     with pytest.raises(InvalidMetricInput, match=message):
-        ulira(draw(6)[0], state)
-
-
-@pytest.mark.filterwarnings("ignore:invalid value", "ignore:divide by zero")
-def test_correctness_equals_the_published_loop():
-    rng = np.random.default_rng(7)
-    correct, state = rng.random((30, 64)) < 0.9, rng.integers(0, 3, (30, 64))
-    for found, expected in zip(
-        membership_probabilities(correct, state), correctness_memberships(correct, state), strict=True
-    ):
-        assert np.array_equal(found, np.array(expected), equal_nan=True)
+        ulira(draw(5)[0], state)
 
 
 def test_example_that_is_always_right_has_no_value():
@@ -88,11 +83,8 @@ def test_example_that_is_always_right_has_no_value():
     result = ulira_correctness(correct, state)
     assert np.isnan(result.per_example[2])
     assert result.table["examples"] < 5
-
-
-def test_correctness_refuses_other_values_than_0_and_1():
     with pytest.raises(InvalidMetricInput, match="0 or 1"):
-        ulira_correctness(np.full(SHAPE, 0.5), draw(9)[1])
+        ulira_correctness(np.full(SHAPE, 0.5), state)
 
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -100,17 +92,6 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 def confidences(seed: int, n_models: int = 8, n_examples: int = 6, shift: float = 0.0) -> np.ndarray:
     return np.random.default_rng(seed).normal(2.0 + shift, 1.0, (n_models, n_examples))
-
-
-@settings(max_examples=10, deadline=None)
-@given(SEEDS, st.sampled_from(["normal", "kde"]))
-def test_ratios_equal_the_literal_ones(seed, density):
-    u, r = confidences(seed), confidences(seed + 1, shift=0.5)
-    pairs = np.arange(8)
-    for example in range(6):
-        expected = ulira_ratios(u, r, example, density=density)
-        found = held_out_ratios(u[:, example].copy(), r[:, example].copy(), (pairs, pairs), density=density)
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
 @settings(max_examples=20, deadline=None)
@@ -121,21 +102,13 @@ def test_equal_sides_are_at_chance(seed, density):
     assert (result.value, result.table["auc"]) == (0.5, 0.5)
 
 
-def test_sides_far_apart_are_separated():
-    assert ulira_split(confidences(1, shift=50.0), confidences(2)).value == 1.0
-
-
 def test_one_outlier_leaves_the_variance_of_the_others_exact():
     first = np.array([1e8, 1.0, 2.0, 3.0])
     second = np.array([1.0, 2.0, 4.0, 3.0])
     pairs = np.arange(4)
     found = held_out_ratios(first, second, (pairs, pairs), density="normal")
-    expected = ulira_ratios(first[:, None], second[:, None], 0)
-    np.testing.assert_allclose(found[0][0], expected[0][0], rtol=1e-12)
-
-
-def test_constant_sides_with_equal_values_are_at_chance():
-    assert ulira_split(np.full((5, 2), 3.0), np.full((5, 2), 3.0)).value == 0.5
+    expected = [norm.logpdf(1e8, rest.mean(), rest.std()) for rest in (first[1:], second[1:])]
+    assert found[0][0] == pytest.approx(expected[0] - expected[1], rel=1e-12)
 
 
 @pytest.mark.parametrize("n_models", [6, 11, 23])
@@ -145,5 +118,55 @@ def test_constant_side_is_told_apart(n_models):
     assert ulira_split(u, r).value == ulira_split(r, u).value == ulira_split(u, u + 1.0).value == 1.0
 
 
-def test_ratio_of_exactly_one_counts_half():
-    assert balanced_accuracy(np.array([0.0, 1.0]), np.array([0.0, 1.0])) == 0.5
+def shares(seed, low=0.2, high=0.8, n=10, examples=5):
+    return np.random.default_rng(seed).uniform(low, high, size=(n, examples))
+
+
+def test_rmia_sees_members_and_takes_unequal_numbers():
+    pops = shares(3, n=4, examples=20), shares(4, examples=20)
+    assert rmia(shares(1, 0.9, 1.0, n=4), shares(2), *pops).value > 0.9
+    constant = np.full((4, 5), 0.5), np.full((4, 9), 0.5)
+    assert rmia(constant[0], constant[0], constant[1], constant[1]).value == 0.5
+    with pytest.raises(InvalidMetricInput, match="at least 2"):
+        rmia(shares(1), shares(2, n=1), shares(3), shares(4, n=1))
+
+
+def test_iam_orders_retrained_between_and_original_last():
+    retrained, original = shares(1, 0.1, 0.4, n=30), np.full((1, 5), 0.99)
+    middle = iam(shares(2, 0.1, 0.4), retrained, original).value
+    assert iam(np.repeat(original, 10, axis=0), retrained, original).value < 0.5 < middle
+
+
+def test_iam_of_constants_is_undefined_and_says_so():
+    constant = np.full((3, 4), 0.5)
+    found = iam(constant, constant, constant)
+    assert np.isnan(found.value)
+    assert found.notes
+
+
+def test_iam_needs_an_original_for_every_run():
+    with pytest.raises(InvalidMetricInput, match="10 runs and 3 different originals"):
+        iam(shares(1), shares(2), shares(3, n=3))
+
+
+def test_ruli_far_from_all_models_is_defined():
+    ours, theirs = log_ratios(np.array([0.0, 60.0, 1.0]), np.array([-1.0, -2.0, 0.5]))
+    assert np.isfinite([*ours, *theirs]).all()
+
+
+def test_ruli_of_equal_sides_is_chance_and_of_separated_ones_certain():
+    rng = np.random.default_rng(0)
+    r = rng.normal(size=(60, 3))
+    assert ruli(np.ones((4, 2)), np.ones((4, 2))).value == 0.5
+    found = ruli(r[:50] + 9.0, r)
+    assert found.value == 1.0
+    assert found.table["true_positive_rate_at_0.01"] == 1.0
+    assert ruli(r[:20], r[20:50]).table["true_positive_rate_at_0.01"] is None
+
+
+def test_gaussian_score_is_a_z_statistic():
+    found = gaussian_score(np.array([[1.0, 1.0, 1.0, 1.0], [-3.0, -3.0, 0.0, 0.0]]))
+    assert found.per_run == pytest.approx([2.0, -3.0])
+    assert found.table["lower_share"] == 0.25
+    with pytest.raises(InvalidMetricInput, match="deviation must be above 0"):
+        noise_alignment(np.ones((1, 2)), np.ones((1, 2)), deviation=0.0)
