@@ -123,7 +123,7 @@ FORBIDDEN = {
     "metric-families": [
         ("lethe/metrics/core/arrays.py", "import lethe.metrics.scoring.score"),
         ("lethe/metrics/attacks/likelihood_attack.py", "import lethe.metrics.membership.umia"),
-        ("lethe/metrics/accuracy/trade_offs.py", "import lethe.metrics.outputs.klom"),
+        ("lethe/metrics/accuracy/trade_offs.py", "import lethe.metrics.outputs.histograms"),
     ],
     "metrics": [
         ("lethe/metrics/scoring/score.py", "import torch"),

@@ -16,9 +16,9 @@ from lethe.metrics.core.inputs import Inputs
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.metric_evaluation import MetricEvaluation, Request
 from lethe.metrics.core.metric_evaluation import evaluate as evaluate_metrics
+from lethe.metrics.core.metric_text import evaluations_as_json
 from lethe.metrics.core.registry import Scope, metrics
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.metric_json import evaluations_as_json
 from lethe.reports.table import html_table, json_text, written
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from lethe.evaluation.ranking import score_outputs
 from lethe.evaluation.split_inputs import reference_inputs, split_inputs, with_unlearned
 from lethe.metrics import Inputs, InvalidMetricInput, Side, metric
 from lethe.metrics.core.metric_evaluation import checked_parameters, compute
-from lethe.metrics.metric_json import result_as_json
+from lethe.metrics.core.metric_text import result_as_json
 from lethe.metrics.scoring.score import ModelOutputs, Score
 
 

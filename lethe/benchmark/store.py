@@ -25,7 +25,7 @@ from lethe.competition.report_section import MetricRequest
 from lethe.errors import InvalidInput
 from lethe.methods.rendering import set_constants
 from lethe.metrics import Side, metric
-from lethe.metrics.scoring.scorer_version import SCORER_VERSION
+from lethe.metrics.scoring.attacks.family import SCORER_VERSION
 from lethe.tuning.local_run import SplitRuns
 from lethe.tuning.study import Study
 

@@ -150,7 +150,7 @@ def evaluate(  # noqa: PLR0917  typer makes its options from these parameters
     from lethe.metrics import evaluate as evaluate_metrics
     from lethe.metrics.core.array_catalogue import Side
     from lethe.metrics.core.input_warnings import input_warnings, require_consistent
-    from lethe.metrics.metric_json import evaluations_as_json
+    from lethe.metrics.core.metric_text import evaluations_as_json
 
     if split is not None:
         inputs = _split_inputs(split, models, n_probed=probes)
@@ -264,7 +264,7 @@ def compare(  # noqa: PLR0917  typer makes its options from these parameters
     """Put submissions on the same split side by side."""
     from lethe.metrics import Inputs
     from lethe.metrics.comparison import compare as compare_metrics
-    from lethe.metrics.metric_json import comparison_as_json
+    from lethe.metrics.comparison import comparison_as_json
 
     if all(path.suffix == ".json" for path in files):
         _compare_stored(files, metric, as_json=as_json)
@@ -315,7 +315,7 @@ def _compare_stored(files: list[Path], wanted: list[str] | None, *, as_json: boo
 
 
 def _stored_metrics(path: Path) -> dict[str, Any]:
-    from lethe.metrics.metric_json import FORMAT
+    from lethe.metrics.core.metric_text import FORMAT
 
     try:
         stored = json.loads(read_text(path))

@@ -10,6 +10,7 @@ from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.inputs import Inputs
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.metric_evaluation import MetricEvaluation, Request, checked_parameters, evaluate
+from lethe.metrics.core.metric_text import FORMAT, JsonObject, evaluations_as_json, result_as_json
 from lethe.metrics.core.registry import Metric, Parameters, Scope, metric
 from lethe.metrics.core.result import MetricResult
 
@@ -105,3 +106,17 @@ def paired_tests(evaluations: Mapping[str, Mapping[str, MetricEvaluation]]) -> d
         if usable and np.isfinite(rows).all():
             tests[metric_id] = paired_t_of_methods(rows)
     return tests
+
+
+def comparison_as_json(comparison: Comparison) -> JsonObject:
+    """Return several submissions with what describes them together."""
+    return {
+        "format": FORMAT,
+        "submissions": {
+            name: evaluations_as_json(evaluations, examples=False)["metrics"]
+            for name, evaluations in comparison.evaluations.items()
+        },
+        "together": {name: result_as_json(result, examples=True) for name, result in comparison.together.items()},
+        "tests": {name: result_as_json(result, examples=True) for name, result in comparison.tests.items()},
+        "not_computed": dict(comparison.not_computed),
+    }

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 import lethe
 from lethe.competition.file import CompetitionFile
-from lethe.metrics.scoring.scorer_version import SCORER_VERSION
+from lethe.metrics.scoring.attacks.family import SCORER_VERSION
 from server.competitions import competitions, lifecycle
 from server.competitions.split_share import find_split_report
 from server.competitions.stored_file import stored_file

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lethe.metrics.accuracy.confusion import confused_counts
 from lethe.metrics.accuracy.gaps import symmetric_percentage_error
-from lethe.metrics.attacks.classwise_attack import Scored, attack_accuracy
-from lethe.metrics.attacks.likelihood_attack import roc_curve
-from lethe.metrics.attacks.svc_efficacy import (
+from lethe.metrics.attacks.classifier_attacks import (
     FEATURES,
+    Scored,
+    attack_accuracy,
     confidence,
     entropy,
     logistic_member_share,
@@ -18,14 +19,18 @@ from lethe.metrics.attacks.svc_efficacy import (
     modified_entropy_published,
     svc_member_share,
 )
+from lethe.metrics.attacks.likelihood_attack import roc_curve
 from lethe.metrics.benchmark.rankings import ranking_groups
-from lethe.metrics.confusion.confusion import confused_counts
 from lethe.metrics.core.derived_arrays import softmax
-from lethe.metrics.membership.lira import offline_scores, online_scores, threshold_scores
-from lethe.metrics.membership.ulira import membership_probabilities
+from lethe.metrics.forgetting.probes import weight_distance
+from lethe.metrics.membership.likelihood_ratios import (
+    membership_probabilities,
+    offline_scores,
+    online_scores,
+    threshold_scores,
+)
 from lethe.metrics.membership.umia import distance_from_certainty, held_out_accuracies, shuffled
 from lethe.metrics.outputs.predictions import activation_l1
-from lethe.metrics.weights.probes import weight_distance
 from tests.golden.golden_set import Arrays, GoldenSet
 
 Values = Mapping[str, Any]

@@ -7,10 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lethe.metrics.attacks.likelihood_attack import kernel_log_densities, roc_curve
-from lethe.metrics.certificates import epsilon_bound as bound
-from lethe.metrics.certificates import one_run
 from lethe.metrics.core.arrays import Float64
-from lethe.metrics.membership import run_scores, ulira
+from lethe.metrics.membership import epsilon_bound as bound
+from lethe.metrics.membership import likelihood_ratios, one_run, run_scores
 
 Array = npt.NDArray[Any]
 Values = Iterator[tuple[str, Any, float]]
@@ -244,7 +243,7 @@ def _iam(stored: Mapping[str, Array]) -> Values:
 
 def _ruli(stored: Mapping[str, Array]) -> Values:
     u, r = (stored[f"ruli_out_confidence_{side}"].astype(np.float64) for side in ("u", "r"))
-    ratios = [ulira.log_ratios(a, b) for a, b in zip(u.T, r.T, strict=True)]
+    ratios = [likelihood_ratios.log_ratios(a, b) for a, b in zip(u.T, r.T, strict=True)]
     both = [np.stack([pair[side][: len(u)] for pair in ratios], axis=1) for side in (0, 1)]
     yield "ruli_out_ratio_u_r", np.stack([1.0 / (1.0 + np.exp(-rows)) for rows in both]), FLOAT32
     shadows = {

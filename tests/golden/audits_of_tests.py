@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from lethe.metrics.certificates.one_run import gaussian_delta
 from lethe.metrics.distribution.joint_audit import density_ratio, fitted, held_out
 from lethe.metrics.distribution.relative_test import matrices, nearer_to_retrained, relative_position
 from lethe.metrics.distribution.two_sample_test import (
@@ -19,6 +18,7 @@ from lethe.metrics.distribution.two_sample_test import (
     mmdagg_rejections,
     p_values,
 )
+from lethe.metrics.membership.one_run import gaussian_delta
 
 Array = npt.NDArray[Any]
 Values = Iterator[tuple[str, Any, float]]

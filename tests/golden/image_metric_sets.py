@@ -11,7 +11,7 @@ from lethe.metrics.benchmark.rankings import paired_t_of_effect
 from lethe.metrics.core.derived_arrays import log_margin, softmax
 from lethe.metrics.membership.miau import EQUAL_WEIGHTS, miau
 from lethe.metrics.membership.umia import nomus
-from lethe.metrics.outputs.klom import binned_divergence
+from lethe.metrics.outputs.histograms import binned_divergence
 from lethe.metrics.outputs.predictions import activation_l2, zrf_published_per_model
 from lethe.metrics.scoring.arrays import logit_scaled_confidences
 from lethe.metrics.scoring.attacks.family import AttackFamily

@@ -24,8 +24,8 @@ from lethe.evaluation.evaluators import Evaluator, load_evaluator
 from lethe.evaluation.manifest import MANIFEST
 from lethe.evaluation.ranking import ORACLE, score_outputs, secret_attack_seed
 from lethe.evaluation.shard_outputs import RunOutputs, ShardOutputs
+from lethe.metrics.scoring.attacks.family import SCORER_VERSION
 from lethe.metrics.scoring.score import ModelOutputs
-from lethe.metrics.scoring.scorer_version import SCORER_VERSION
 from lethe.preparation.prepare import prepare_split
 from lethe.runtime.error_classes import OF_THE_MACHINE
 from lethe.submission.package import Package, load_package

@@ -11,8 +11,8 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import HostFault, NotFound
 from lethe.evaluation.ranking import ORACLE, score_outputs, secret_attack_seed
 from lethe.evaluation.shard_outputs import ShardOutputs, join
+from lethe.metrics.scoring.attacks.family import SCORER_VERSION
 from lethe.metrics.scoring.score import ModelOutputs
-from lethe.metrics.scoring.scorer_version import SCORER_VERSION
 from lethe.runtime.error_classes import OF_THE_MACHINE
 from server.competitions.stored_file import stored_file
 from server.config import Settings

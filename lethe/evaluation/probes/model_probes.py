@@ -14,7 +14,7 @@ from torch.nn import functional
 from lethe.data.answer_batches import TokenizedAnswer, pad_answers
 from lethe.device.precision import global_generators, prune, quantize
 from lethe.evaluation.text import answer_logits, answer_losses
-from lethe.metrics.weights.probes import ATTACKS
+from lethe.metrics.forgetting.probes import ATTACKS
 
 EVALUATED_AT_ONCE = 256
 RELEARNING_SHARE = 0.1  # of the training's learning rate, for images

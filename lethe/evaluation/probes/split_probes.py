@@ -32,7 +32,7 @@ from lethe.evaluation.probes.model_probes import (
     relearn_epochs,
 )
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.weights.probes import weight_distance
+from lethe.metrics.forgetting.probes import weight_distance
 from lethe.networks.builders import build, to_inputs
 
 RADII = (0.0, 0.01, 0.03, 0.1)

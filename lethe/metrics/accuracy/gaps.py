@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from lethe.metrics.attacks.svc_efficacy import CONFIDENCE_EFFICACY, ConfidenceParameters
+from lethe.metrics.attacks.classifier_attacks import CONFIDENCE_EFFICACY, ConfidenceParameters
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
@@ -57,26 +57,14 @@ SAPE = Metric(
 )
 
 
-def average_gap(
-    *,
-    unlearned_forget: Float64,
-    unlearned_retain: Float64,
-    unlearned_test: Float64,
-    retrained_forget: Float64,
-    retrained_retain: Float64,
-    retrained_test: Float64,
-) -> MetricResult:
+def average_gap(**accuracies: Float64) -> MetricResult:
     """Return the mean of |difference of the mean accuracies| over the three sets, in percentage points; 0 is ideal.
 
-    Every argument: accuracies per model, shape (n_models,); the sides may have different numbers of models.
-    table: the three gaps.
+    accuracies: `unlearned_forget`, `retrained_forget` and the same of retain and test, per model, shape (n_models,);
+    the sides may have different numbers of models. table: the three gaps.
     """
-    pairs = {
-        "forget": (unlearned_forget, retrained_forget),
-        "retain": (unlearned_retain, retrained_retain),
-        "test": (unlearned_test, retrained_test),
-    }
-    gaps = {name: percent_gap(*pair) for name, pair in pairs.items()}
+    sets = ("forget", "retain", "test")
+    gaps = {name: percent_gap(accuracies[f"unlearned_{name}"], accuracies[f"retrained_{name}"]) for name in sets}
     return MetricResult(sum(gaps.values()) / len(gaps), table={f"{name}_gap": gap for name, gap in gaps.items()})
 
 
@@ -156,15 +144,13 @@ def retention(*, part: Part = "retain", **accuracies: Float64) -> MetricResult:
 
 def retention_ratios(accuracies: Mapping[str, Float64]) -> dict[str, float]:
     """Return the ratio of the mean accuracies by set: retain, forget, test; the arrays as for `retention`."""
-    return {part: _ratio(accuracies[part], accuracies[f"retrained_{part}"], part) for part in PARTS}
-
-
-def _ratio(unlearned: Float64, retrained: Float64, part: str) -> float:
-    if retrained.mean() == 0.0:
-        raise InvalidMetricInput(
-            f"the retrained models' mean {part} accuracy is 0, so no ratio to it exists", side="retrained"
-        )
-    return float(unlearned.mean() / retrained.mean())
+    means = {name: values.mean() for name, values in accuracies.items()}
+    for part in PARTS:
+        if means[f"retrained_{part}"] == 0.0:
+            raise InvalidMetricInput(
+                f"the retrained models' mean {part} accuracy is 0, so no ratio to it exists", side="retrained"
+            )
+    return {part: float(means[part] / means[f"retrained_{part}"]) for part in PARTS}
 
 
 PARTS: tuple[Part, ...] = ("retain", "forget", "test")

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from lethe.metrics.accuracy.gaps import ACCURACY_NEEDS
-from lethe.metrics.attacks.svc_efficacy import CONFIDENCE_EFFICACY, ConfidenceParameters
+from lethe.metrics.attacks.classifier_attacks import CONFIDENCE_EFFICACY, ConfidenceParameters
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
@@ -15,37 +15,26 @@ from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Res
 from lethe.metrics.core.result import MetricResult
 
 
-def tow(
-    *,
-    unlearned_forget: Float64,
-    unlearned_retain: Float64,
-    unlearned_test: Float64,
-    retrained_forget: Float64,
-    retrained_retain: Float64,
-    retrained_test: Float64,
-) -> MetricResult:
+def tow(**accuracies: Float64) -> MetricResult:
     """Return the mean over runs of the product of 1 - |difference| over the three sets, in [0, 1]; 1 is ideal.
 
-    Every argument: accuracies per model, shape (n_models,), run i paired with retrained model i.
-    table: the 95 % t-interval over runs.
+    accuracies: as for `average_gap`, run i paired with retrained model i. table: the 95 % t-interval over runs.
     """
-    unlearned = np.stack([unlearned_retain, unlearned_forget, unlearned_test], axis=1)
-    retrained = np.stack([retrained_retain, retrained_forget, retrained_test], axis=1)
-    return tow_result(tow_of_differences(unlearned - retrained))
-
-
-def tow_of_differences(differences: Float64) -> Float64:
-    """Return the product of 1 - |difference| over the last axis, shape (n_models,)."""
-    return np.asarray(np.prod(1.0 - np.abs(differences), axis=-1))
-
-
-def tow_result(per_run: Float64) -> MetricResult:
-    """Return the mean over runs, with the t-interval in the table."""
+    unlearned, retrained = (
+        np.stack([accuracies[f"{side}_{part}"] for part in ("retain", "forget", "test")], axis=1)
+        for side in (Side.UNLEARNED, Side.RETRAINED)
+    )
+    per_run = tow_of_differences(unlearned - retrained)
     mean = float(per_run.mean())
     if per_run.size < 2:
         return MetricResult(mean, per_run=per_run)
     reach = float(stdtrit(per_run.size - 1, 0.975)) * float(per_run.std(ddof=1)) / np.sqrt(per_run.size)
     return MetricResult(mean, per_run=per_run, table={"t_low": float(mean - reach), "t_high": float(mean + reach)})
+
+
+def tow_of_differences(differences: Float64) -> Float64:
+    """Return the product of 1 - |difference| over the last axis, shape (n_models,)."""
+    return np.asarray(np.prod(1.0 - np.abs(differences), axis=-1))
 
 
 TOW = Metric(
@@ -63,29 +52,15 @@ TOW = Metric(
 )
 
 
-def tow_mia(
-    *,
-    unlearned_mia: Float64,
-    unlearned_retain: Float64,
-    unlearned_test: Float64,
-    retrained_mia: Float64,
-    retrained_retain: Float64,
-    retrained_test: Float64,
-) -> MetricResult:
+def tow_mia(*, unlearned_mia: Float64, retrained_mia: Float64, **accuracies: Float64) -> MetricResult:
     """Return tug of war with the efficacy of the attack in the place of forget accuracy, in [0, 1]; 1 is ideal.
 
     Every argument: shares per model, shape (n_models,), run i paired with retrained model i. Where fewer models were
     attacked, only those runs count.
     """
+    given = {**accuracies, "unlearned_forget": unlearned_mia, "retrained_forget": retrained_mia}
     attacked = min(len(unlearned_mia), len(retrained_mia))
-    return tow(
-        unlearned_forget=unlearned_mia[:attacked],
-        unlearned_retain=unlearned_retain[:attacked],
-        unlearned_test=unlearned_test[:attacked],
-        retrained_forget=retrained_mia[:attacked],
-        retrained_retain=retrained_retain[:attacked],
-        retrained_test=retrained_test[:attacked],
-    )
+    return tow(**{name: values[:attacked] for name, values in given.items()})
 
 
 TOW_MIA = replace(

@@ -7,16 +7,15 @@ those of the softmax attack: run i draws with seed i, the same for unlearned, re
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from lethe.metrics.attacks.scalar_attack import Solver, attack_accuracy, drawn_rows, held_out, softmax_attack_percent
 from lethe.metrics.core.arrays import Float64
-from lethe.metrics.core.compiled import in_threads
-from lethe.metrics.core.derived_arrays import row_entropies
+from lethe.metrics.core.derived_arrays import entropies
 from lethe.metrics.core.registry import Feature, Parameters
 
 
@@ -40,14 +39,6 @@ class SoftmaxSplits(Parameters):
     seed: int = Field(0, ge=0)
 
 
-def entropies(probabilities: Float64) -> Float64:
-    """Return the entropy of every row in nats, shape (n_models, n_examples); 0 log 0 is 0.
-
-    probabilities: shape (n_models, n_examples, n_classes).
-    """
-    return np.stack(in_threads(lambda model: row_entropies(np.ascontiguousarray(model)), probabilities))
-
-
 def _entropy(members: Float64, others: Float64, **splits: Any) -> Float64:
     return attack_accuracy(entropies(members), entropies(others), **splits)
 
@@ -61,30 +52,18 @@ CONFIDENCE_ATTACK = Feature(
 ENTROPY_ATTACK = Feature("entropy attack", _entropy, ("forget_probabilities", "test_probabilities"), parameters=_SCALAR)
 
 
-def _forget_retain(forget: Any, retain: Any, **splits: Any) -> Float64:
-    return softmax_attack_percent(retain, forget, task=0, **splits)
-
-
-def _forget_test(forget: Any, test: Any, **splits: Any) -> Float64:
-    return softmax_attack_percent(forget, test, task=1, **splits)
-
-
-def _test_retain(retain: Any, test: Any, **splits: Any) -> Float64:
-    return softmax_attack_percent(retain, test, task=2, **splits)
-
-
-def _train_test(forget: Any, retain: Any, test: Any, **splits: Any) -> Float64:
+def _train_test(forget: Float64, retain: Float64, test: Float64, **splits: Any) -> Float64:
     return softmax_attack_percent(np.concatenate([forget, retain], axis=1), test, task=3, **splits)
 
 
-def _softmax(name: str, function: Any, *sets: str) -> Feature:
+def _softmax(name: str, function: Callable[..., Float64], *sets: str) -> Feature:
     arrays = tuple(f"{part}_probabilities" for part in sets)
     return Feature(f"softmax attack {name}", function, arrays, parameters=_SPLITS, by_run=True)
 
 
-FORGET_RETAIN_ATTACK = _softmax("forget-retain", _forget_retain, "forget", "retain")
-FORGET_TEST_ATTACK = _softmax("forget-test", _forget_test, "forget", "test")
-TEST_RETAIN_ATTACK = _softmax("test-retain", _test_retain, "retain", "test")
+FORGET_RETAIN_ATTACK = _softmax("forget-retain", partial(softmax_attack_percent, task=0), "retain", "forget")
+FORGET_TEST_ATTACK = _softmax("forget-test", partial(softmax_attack_percent, task=1), "forget", "test")
+TEST_RETAIN_ATTACK = _softmax("test-retain", partial(softmax_attack_percent, task=2), "retain", "test")
 TRAIN_TEST_ATTACK = _softmax("train-test", _train_test, "forget", "retain", "test")
 
 
@@ -147,30 +126,16 @@ def _accuracy(train: Float64, held: Float64, *, trees: int, depth: int, learning
         early_stopping=False,
         random_state=0,
     )
-    return float(boosting.fit(train, _members(train)).score(held, _members(held)))
+    labels = (np.repeat([1, 0], len(rows) // 2) for rows in (train, held))
+    return float(boosting.fit(train, next(labels)).score(held, next(labels)))
 
 
-def _members(rows: Float64) -> npt.NDArray[np.int64]:
-    return np.repeat(np.array([1, 0]), len(rows) // 2)
-
-
-def _saliency_forget_retain(forget: Any, retain: Any, **settings: Any) -> Float64:
-    return saliency_attack_percent(retain, forget, task=0, **settings)
-
-
-def _saliency_forget_test(forget: Any, test: Any, **settings: Any) -> Float64:
-    return saliency_attack_percent(forget, test, task=1, **settings)
-
-
-def _saliency_test_retain(retain: Any, test: Any, **settings: Any) -> Float64:
-    return saliency_attack_percent(retain, test, task=2, **settings)
-
-
-def _feature(name: str, function: Callable[..., Float64], *sets: str) -> Feature:
+def _saliency(name: str, task: int, *sets: str) -> Feature:
     arrays, settings = tuple(f"{part}_saliency" for part in sets), tuple(SaliencySplits.model_fields)
+    function = partial(saliency_attack_percent, task=task)
     return Feature(f"saliency attack {name}", function, arrays, parameters=settings, by_run=True)
 
 
-FORGET_RETAIN_SALIENCY = _feature("forget-retain", _saliency_forget_retain, "forget", "retain")
-FORGET_TEST_SALIENCY = _feature("forget-test", _saliency_forget_test, "forget", "test")
-TEST_RETAIN_SALIENCY = _feature("test-retain", _saliency_test_retain, "retain", "test")
+FORGET_RETAIN_SALIENCY = _saliency("forget-retain", 0, "retain", "forget")
+FORGET_TEST_SALIENCY = _saliency("forget-test", 1, "forget", "test")
+TEST_RETAIN_SALIENCY = _saliency("test-retain", 2, "retain", "test")

@@ -1,1 +1,1 @@
-"""Metrics of several submissions, or of a benchmark's cells."""
+"""Metrics of several submissions or of a benchmark's cells, and what unlearning costs."""

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.cluster.hierarchy import cut_tree, linkage
 from scipy.special import stdtr, stdtrit
 
-from lethe.metrics.core.arrays import Bool, Float64, Int64, per_model, real_array, require_same_models
+from lethe.metrics.core.arrays import Bool, Float64, Int64, real_array
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Scope
 from lethe.metrics.core.result import MetricResult
@@ -33,10 +33,11 @@ def paired_t(higher: npt.ArrayLike, lower: npt.ArrayLike) -> PairedTest:
     Raises InvalidMetricInput for unequal numbers or fewer than 2 runs.
     Source: the MIAU paper, table 5.
     """
-    a = per_model(higher, name="values", side="higher")
-    b = per_model(lower, name="values", side="lower")
-    if require_same_models(higher=a, lower=b) < 2:
-        raise InvalidMetricInput("a paired test needs at least 2 runs, not 1")
+    a, b = (real_array(values, axes=("models",), name="values") for values in (higher, lower))
+    if a.size != b.size or a.size < 2:
+        raise InvalidMetricInput(
+            f"a paired test needs at least 2 runs, as many of both sides, not {a.size} and {b.size}"
+        )
     difference = a - b
     mean, spread = float(difference.mean()), float(difference.std(ddof=1))
     if spread == 0.0:
@@ -160,11 +161,13 @@ def pareto_frontier(losses: npt.ArrayLike, *, standard_errors: npt.ArrayLike | N
     if points.ndim != 2 or 0 in points.shape or np.isinf(points).any():
         raise InvalidMetricInput(f"losses must be finite or NaN, of shape (n_methods, n_metrics), not {points.shape}")
     present = ~np.isnan(points).any(axis=1)
+    other, own = points[:, None], points[None]
     if standard_errors is None:
-        dominated = _dominated(points)
+        dominates = (other <= own).all(axis=2) & (other < own).any(axis=2)
     else:
-        dominated = _clearly_dominated(points, _checked_errors(standard_errors, points.shape))
-    return np.asarray(present & ~dominated)
+        errors = _checked_errors(standard_errors, points.shape)
+        dominates = (own - other > np.hypot(errors[:, None], errors[None])).all(axis=2)
+    return np.asarray(present & ~dominates.any(axis=0))
 
 
 def pareto_counts(losses: npt.ArrayLike, *, standard_errors: npt.ArrayLike | None = None) -> Int64:
@@ -184,16 +187,6 @@ def pareto_result(losses: npt.ArrayLike) -> MetricResult:
     """Return the number of methods on the frontier in some cell; the table has the counts. As `pareto_counts`."""
     counts = pareto_counts(losses)
     return MetricResult(float((counts > 0).sum()), table={"cells_on_frontier": counts.tolist()})
-
-
-def _dominated(points: Float64) -> Bool:
-    other, own = points[:, None], points[None]
-    return np.asarray(((other <= own).all(axis=2) & (other < own).any(axis=2)).any(axis=0))
-
-
-def _clearly_dominated(points: Float64, errors: Float64) -> Bool:
-    apart = np.hypot(errors[:, None], errors[None])
-    return np.asarray((points[None] - points[:, None] > apart).all(axis=2).any(axis=0))
 
 
 def _checked_errors(values: npt.ArrayLike, shape: tuple[int, ...]) -> Float64:

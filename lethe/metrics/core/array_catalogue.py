@@ -96,17 +96,8 @@ class StoredArray:
         )
 
 
-def _array(
-    name: str,
-    axes: str,
-    level: CaptureLevel,
-    description: str,
-    *,
-    shared: bool = False,
-    of_runs: bool = False,
-    own: bool = False,
-) -> StoredArray:
-    return StoredArray(name, tuple(axes.split()), level, description, shared, of_runs, own)
+def _array(name: str, axes: str, level: CaptureLevel, description: str, **marks: bool) -> StoredArray:
+    return StoredArray(name, tuple(axes.split()), level, description, **marks)
 
 
 _CONFIDENCES, _LOSSES, _LOGITS = CaptureLevel.CONFIDENCES, CaptureLevel.LOSSES, CaptureLevel.LOGITS

@@ -58,11 +58,6 @@ def _require_finite(array: npt.NDArray[Any], *, axes: Sequence[str], called: str
     )
 
 
-def per_model(values: npt.ArrayLike, *, name: str, side: str) -> Float64:
-    """Return values of shape (n_models,), checked by `real_array`."""
-    return real_array(values, axes=("models",), name=name, side=side)
-
-
 def shares(values: npt.ArrayLike, *, axes: Sequence[str], name: str, side: str | None = None) -> Float64:
     """Return values checked by `real_array` that lie in [0, 1]. Raises InvalidMetricInput for one that does not."""
     array = real_array(values, axes=axes, name=name, side=side)
@@ -137,27 +132,6 @@ def class_labels(values: npt.ArrayLike, *, n_examples: int, n_classes: int, name
             f"{name} must be within 0..{n_classes - 1}, not {array[example]} at example {example}", example=example
         )
     return array.astype(np.int64, copy=False)
-
-
-def require_same_models(**sides: npt.NDArray[Any]) -> int:
-    """Return the number of models of arrays whose runs are paired by index.
-
-    sides: name of the side -> array with models first. Raises InvalidMetricInput, stating all sizes, if they differ.
-    """
-    return _require_same(0, "models", "run i of one side belongs to model i of the other", sides)
-
-
-def require_same_examples(**sides: npt.NDArray[Any]) -> int:
-    """Return the number of examples (second axis) that all sides share; raises InvalidMetricInput if they differ."""
-    return _require_same(1, "examples", "all sides must hold the same examples", sides)
-
-
-def _require_same(axis: int, what: str, why: str, sides: dict[str, npt.NDArray[Any]]) -> int:
-    sizes = {side: array.shape[axis] for side, array in sides.items()}
-    if len(set(sizes.values())) > 1:
-        stated = ", ".join(f"{side} has {size}" for side, size in sizes.items())
-        raise InvalidMetricInput(f"unequal numbers of {what}: {stated}; {why}")
-    return int(next(iter(sizes.values())))
 
 
 def _place(position: dict[str, int]) -> str:

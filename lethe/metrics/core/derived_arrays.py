@@ -127,6 +127,14 @@ def row_entropies(probabilities: Float64) -> Float64:
     return result
 
 
+def entropies(probabilities: Float64) -> Float64:
+    """Return the entropy of every row in nats, shape (n_models, n_examples); 0 log 0 is 0.
+
+    probabilities: shape (n_models, n_examples, n_classes).
+    """
+    return np.stack(in_threads(lambda model: row_entropies(np.ascontiguousarray(model)), probabilities))
+
+
 @compiled
 def mean_divergence(first: Float64, second: Float64, first_entropy: Float64, second_entropy: Float64) -> float:
     """Return the mean over rows of the divergence in base 2, from the entropy of the middle and those of both.
@@ -202,11 +210,12 @@ def _correct(logits: Array, labels: Array) -> Array:
     return np.asarray(np.argmax(logits, axis=-1) == np.asarray(labels))
 
 
-def _class_accuracy(*, forgotten: bool) -> tuple[Rule, ...]:
+def _class_accuracy(*, forgotten: bool) -> tuple[tuple[str, Callable[..., Array]], ...]:
     """Return how the accuracy on test examples follows: of the classes in the forget set, or of all others."""
 
     def of_logits(logits: Array, labels: Array, forget_labels: Array) -> Array:
-        return _share(_correct(logits, labels)[:, np.isin(labels, forget_labels) == forgotten])
+        chosen = _correct(logits, labels)[:, np.isin(labels, forget_labels) == forgotten]
+        return _mean_over_examples(chosen) if chosen.shape[1] else np.full(len(chosen), np.nan)
 
     def of_confusion(confusion: Array) -> Array:
         counts = np.asarray(confusion)
@@ -215,99 +224,76 @@ def _class_accuracy(*, forgotten: bool) -> tuple[Rule, ...]:
         right = np.diagonal(counts[:, 2], axis1=1, axis2=2)[:, chosen].sum(axis=1)
         return np.asarray(right / test if test.all() else np.full(len(counts), np.nan))
 
-    return (Rule(("test_logits", "test_labels", "forget_labels"), of_logits), Rule(("confusion",), of_confusion))
+    return (("test_logits test_labels forget_labels", of_logits), ("confusion", of_confusion))
 
 
-def _share(correct: Array) -> Array:
-    return _mean_over_examples(correct) if correct.shape[1] else np.full(len(correct), np.nan)
+def _derive(name: str, axes: str, description: str, *rules: tuple[str, Callable[..., Array]]) -> DerivedArray:
+    """Return the array of some rules: the names of the arrays that each needs, and the function."""
+    return DerivedArray(
+        name, tuple(axes.split()), description, tuple(Rule(tuple(needs.split()), function) for needs, function in rules)
+    )
 
 
-def _derive(name: str, axes: str, description: str, *rules: Rule) -> DerivedArray:
-    return DerivedArray(name, tuple(axes.split()), description, rules)
-
-
-def _of_logits(part: str, size: str) -> tuple[DerivedArray, ...]:
-    logits, labels = f"{part}_logits", f"{part}_labels"
+def _of_outputs(part: str, size: str, examples: str, place: str) -> tuple[DerivedArray, ...]:
+    """Return what follows from the outputs on a set; of forget examples first from the stored confidences."""
+    logits, rows = f"{part}_logits {part}_labels", f"N {size}"
+    confidences = ("confidences",) if part == "forget" else ()
     return (
         _derive(
             f"{part}_probabilities",
-            f"N {size} C",
+            f"{rows} C",
             f"softmax of the outputs on the {part} set",
-            Rule((logits,), softmax),
+            (f"{part}_logits", softmax),
         ),
+        _derive(f"{part}_correct", rows, f"whether the {part} example is classified correctly", (logits, _correct)),
         _derive(
-            f"{part}_correct",
-            f"N {size}",
-            f"whether the {part} example is classified correctly",
-            Rule((logits, labels), _correct),
+            f"{part}_loss",
+            rows,
+            f"cross-entropy of the {examples}, in nats",
+            *((name, _loss_of_confidence) for name in confidences),
+            (logits, loss_of_logits),
         ),
-    )
-
-
-def _of_true_class(part: str, size: str, *, examples: str, place: str) -> tuple[DerivedArray, ...]:
-    logits = (f"{part}_logits", f"{part}_labels")
-    return (
-        _derive(f"{part}_loss", f"N {size}", f"cross-entropy of {examples}, in nats", Rule(logits, loss_of_logits)),
         _derive(
             f"{part}_probability",
-            f"N {size}",
+            rows,
             f"probability of the true class, on {place}",
-            Rule((f"{part}_loss",), _probability_of_loss),
+            *((name, _probability_of_confidence) for name in confidences),
+            (f"{part}_loss", _probability_of_loss),
         ),
         _derive(
-            f"{part}_margins", f"N {size}", f"log(p / (1 - p)) of the true class, on {place}", Rule(logits, log_margin)
+            f"{part}_margins",
+            rows,
+            f"log(p / (1 - p)) of the true class, on {place}",
+            *((name, np.asarray) for name in confidences),
+            (logits, log_margin),
         ),
     )
 
 
+_TEST_ACCURACY = "accuracy on the test examples of the classes"
 _DERIVED = (
-    *_of_logits("forget", "S"),
-    *_of_logits("test", "T"),
-    *_of_logits("retain", "R"),
+    *_of_outputs("forget", "S", "forget examples", "the forget set"),
+    *_of_outputs("test", "T", "test examples", "the test set"),
+    *_of_outputs("retain", "R", "stored retain examples", "the stored retain examples"),
     _derive(
         "random_forget_probabilities",
         "M S C",
         "softmax of the outputs of randomly initialised networks on the forget set",
-        Rule(("random_forget_logits",), softmax),
+        ("random_forget_logits", softmax),
     ),
-    _derive(
-        "forget_loss",
-        "N S",
-        "cross-entropy of the forget examples, in nats",
-        Rule(("confidences",), _loss_of_confidence),
-        Rule(("forget_logits", "forget_labels"), loss_of_logits),
-    ),
-    _derive(
-        "forget_probability",
-        "N S",
-        "probability of the true class, on the forget set",
-        Rule(("confidences",), _probability_of_confidence),
-        Rule(("forget_loss",), _probability_of_loss),
-    ),
-    _derive(
-        "forget_margins",
-        "N S",
-        "log(p / (1 - p)) of the true class, on the forget set",
-        Rule(("confidences",), np.asarray),
-        Rule(("forget_logits", "forget_labels"), log_margin),
-    ),
-    *_of_true_class("test", "T", examples="the test examples", place="the test set"),
-    *_of_true_class("retain", "R", examples="the stored retain examples", place="the stored retain examples"),
     _derive(
         "forgotten_classes_test_accuracy",
         "N",
-        "accuracy on the test examples of the classes in the forget set, in [0, 1]",
+        f"{_TEST_ACCURACY} in the forget set, in [0, 1]",
         *_class_accuracy(forgotten=True),
     ),
     _derive(
         "kept_classes_test_accuracy",
         "N",
-        "accuracy on the test examples of the classes that are not in the forget set, in [0, 1]",
+        f"{_TEST_ACCURACY} that are not in the forget set, in [0, 1]",
         *_class_accuracy(forgotten=False),
     ),
-    _derive(
-        "forget_accuracy", "N", "accuracy on the forget set, in [0, 1]", Rule(("forget_correct",), _mean_over_examples)
-    ),
+    _derive("forget_accuracy", "N", "accuracy on the forget set, in [0, 1]", ("forget_correct", _mean_over_examples)),
 )
 
 DERIVED: dict[str, DerivedArray] = {array.name: array for array in _DERIVED}

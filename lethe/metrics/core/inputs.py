@@ -107,10 +107,7 @@ class Inputs:
 
         Raises MissingArray, with its capture level and how to get it, if it is neither.
         """
-        found = self._find(side, name)
-        if found is None:
-            raise self._missing(side, name)
-        return self._as_many(side, found)
+        return self._as_many(side, self._require(side, name))
 
     def has(self, side: Side, name: str) -> bool:
         """Return whether `array` would return an array; nothing is loaded."""

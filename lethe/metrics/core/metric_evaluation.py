@@ -116,11 +116,9 @@ class MetricEvaluation:
     def __repr__(self) -> str:
         if self.result is None:
             return f"MetricEvaluation({self.metric.id}: not computed: {self.not_computed})"
-        references = (f"{name}={one.value:.6g}" for name, one in self._references() if one is not None)
-        return f"MetricEvaluation({', '.join((f'{self.metric.id}={self.result.value:.6g}', *references))})"
-
-    def _references(self) -> tuple[tuple[str, MetricResult | None], ...]:
-        return ("oracle", self.oracle), ("original", self.original)
+        shown = {self.metric.id: self.result, "oracle": self.oracle, "original": self.original}
+        values = (f"{name}={one.value:.6g}" for name, one in shown.items() if one is not None)
+        return f"MetricEvaluation({', '.join(values)})"
 
 
 def evaluate(inputs: Inputs, metrics: Iterable[Request], *, seed: int = 0) -> dict[str, MetricEvaluation]:
@@ -201,7 +199,9 @@ def compute(
     Raises MissingArray or InvalidMetricInput.
     """
     given = parameters.model_dump()
-    needs = {name: _of_subject(need, subject) for name, need in entry.needs.items()}
+    needs = {
+        name: replace(need, side=subject) if need.side == Side.UNLEARNED else need for name, need in entry.needs.items()
+    }
     _require_models(entry, {need.side: inputs.n_paired(need.side) for need in needs.values()})
     arrays = {name: inputs.value(need, given) for name, need in needs.items()}
     accepted = inspect.signature(entry.function).parameters
@@ -230,10 +230,6 @@ def _explained(result: MetricResult) -> MetricResult:
         return result
     what = "is not defined for these arrays" if math.isnan(result.value) else f"is {result.value}"
     return replace(result, notes=(f"the value {what}; JSON has null for it",))
-
-
-def _of_subject(need: Need, subject: Side) -> Need:
-    return replace(need, side=subject) if need.side == Side.UNLEARNED else need
 
 
 def _interval(

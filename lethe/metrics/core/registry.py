@@ -157,7 +157,8 @@ class Metric:
     @property
     def levels(self) -> tuple[CaptureLevel, ...]:
         """Return the capture levels whose arrays this metric cannot do without, sorted."""
-        return tuple(sorted({level for need in self.needs.values() if not need.optional for level in _levels(need)}))
+        names = {name for need in self.needs.values() if not need.optional for name in need.array_names}
+        return tuple(sorted({(DERIVED.get(name) or ARRAYS[name]).level for name in names}))
 
     @property
     def level(self) -> CaptureLevel:
@@ -169,11 +170,6 @@ class Metric:
         """Return the sides whose arrays are needed, in the order of `Side`."""
         used = {side for need in self.needs.values() for side, _ in need.sources}
         return tuple(side for side in Side if side in used)
-
-
-def _levels(need: Need) -> Iterator[CaptureLevel]:
-    for name in need.array_names:
-        yield DERIVED[name].level if name in DERIVED else ARRAYS[name].level
 
 
 @cache

@@ -69,3 +69,10 @@ def gap_of_runs(unlearned: Float64, retrained: Float64) -> MetricResult:
     table = {"unlearned": float(unlearned.mean()), "retrained": float(retrained.mean())}
     difference = table["unlearned"] - table["retrained"]
     return MetricResult(abs(difference), table={"difference": difference, **table})
+
+
+def mean_over_examples(values: npt.ArrayLike) -> MetricResult:
+    """Return the mean of values of shape (n_models, n_examples), with the means per run and per example."""
+    array = np.asarray(values, np.float64)
+    per_run = array.mean(axis=1)
+    return MetricResult(float(per_run.mean()), per_run=per_run, per_example=array.mean(axis=0))

@@ -14,8 +14,8 @@ from lethe.metrics.core.arrays import Float64, Int64
 from lethe.metrics.core.compiled import one_blas_thread
 from lethe.metrics.core.registry import Metric, Need, Parameters, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_order import drawn_order
 from lethe.metrics.distribution.two_sample_test import Kernel, distances, kernel_values, median_bandwidth
+from lethe.metrics.scoring.arrays import drawn_order
 
 
 class HockeyStickParameters(Parameters):
@@ -95,9 +95,8 @@ HOCKEY_STICK = Metric(
     source="Ribero, Schrab and Gretton 2026 (2601.19755)",
     formula="max over both directions of Q(w > g) - g P(w > g), w the kernel estimate of dQ/dP, g = e^epsilon",
     paper_and_code=(
-        "The program's one-sided estimate of E(P, Q) is in fact of E(Q, P); as it takes the larger of both, the "
-        "value is "
-        "the same. It cuts nothing off at 0, nor is that done here."
+        "The program's one-sided estimate of E(P, Q) is in fact of E(Q, P); as it takes the larger of both, the value "
+        "is the same. It cuts nothing off at 0, nor is that done here."
     ),
 )
 
@@ -276,13 +275,11 @@ ALL_SETS = replace(
     id="joint_audit_all",
     title="Joint audit on forget, retain and test examples",
     function=joint_audit_all,
-    needs={
-        "unlearned": Need("forget_margins"),
-        "retrained": Need("forget_margins", Side.RETRAINED),
-        "unlearned_retain": Need("retain_margins"),
-        "retrained_retain": Need("retain_margins", Side.RETRAINED),
-        "unlearned_test": Need("test_margins"),
-        "retrained_test": Need("test_margins", Side.RETRAINED),
+    needs=both_sides("forget_margins")
+    | {
+        f"{side}_{part}": Need(f"{part}_margins", side)
+        for part in ("retain", "test")
+        for side in (Side.UNLEARNED, Side.RETRAINED)
     },
     formula="as joint_audit, on the confidences of forget, retain and test examples side by side",
 )

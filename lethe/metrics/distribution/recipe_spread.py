@@ -209,19 +209,18 @@ def _labels(settings: Float64) -> list[Cell]:
     ]
 
 
+_SIDES = (Side.UNLEARNED, Side.RETRAINED, Side.ORACLE)
+
 METRIC = Metric(
     title="Distance within harmless retraining",
     function=recipe_spread,
     needs={
-        "unlearned": Need("forget_margins"),
-        "unlearned_test": Need("test_accuracy"),
-        "retrained": Need("forget_margins", Side.RETRAINED),
-        "retrained_test": Need("test_accuracy", Side.RETRAINED),
-        "oracle": Need("forget_margins", Side.ORACLE),
-        "oracle_test": Need("test_accuracy", Side.ORACLE),
-        "recipe_confidences": Need("recipe_confidences", Side.SHARED),
-        "recipe_test_accuracy": Need("recipe_test_accuracy", Side.SHARED),
-        "recipe_settings": Need("recipe_settings", Side.SHARED),
+        **{str(side): Need("forget_margins", side) for side in _SIDES},
+        **{f"{side}_test": Need("test_accuracy", side) for side in _SIDES},
+        **{
+            f"recipe_{name}": Need(f"recipe_{name}", Side.SHARED)
+            for name in ("confidences", "test_accuracy", "settings")
+        },
     },
     unit="share of the distance",
     direction=Direction.HIGHER,

@@ -9,10 +9,10 @@ from scipy.special import ndtr
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.arrays import Bool, Float64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Resampling
+from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_order import order_of_runs
 from lethe.metrics.distribution.two_sample_test import Kernel, distances, kernel_values, median_bandwidth, unbiased_mmd2
+from lethe.metrics.scoring.arrays import order_of_runs
 
 MIN_MODELS = 3  # below, the published variance of a sample's term is 0
 ROUNDING = 1e-24  # a variance below is one of 0
@@ -90,9 +90,8 @@ def relative_test(
 ) -> MetricResult:
     """Return the p-value of H0 "the unlearned runs are no farther from retrained than from original", in [0, 1].
 
-    A small value: they are nearer to the original, and unlearning failed. A large value alone proves nothing;
-    near 1 the
-    opposite hypothesis is rejected.
+    A small value: they are nearer to the original, and unlearning failed. A large value alone proves nothing; near 1
+    the opposite hypothesis is rejected.
     unlearned, retrained, original: confidences, shapes (n_models, n_examples) each, of possibly unequal numbers of
     models. One original model is a point: its own term has no variance.
     NaN where the statistic has no variance (constant runs, 2 models). table: both discrepancies and the statistic.
@@ -189,15 +188,13 @@ def _table(found: Matrices, statistic: float) -> dict[str, float | None]:
     }
 
 
+_NEEDS = both_sides("forget_margins") | {"original": Need("forget_margins", Side.ORIGINAL)}
+
 RELATIVE_TEST = Metric(
     title="Relative test: retrained or original",
     function=relative_test,
     fewest_models=2,
-    needs={
-        "unlearned": Need("forget_margins"),
-        "retrained": Need("forget_margins", Side.RETRAINED),
-        "original": Need("forget_margins", Side.ORIGINAL),
-    },
+    needs=_NEEDS,
     unit="p; small: nearer to the original",
     direction=Direction.HIGHER,
     defaults=KernelParameters,
@@ -208,11 +205,10 @@ RELATIVE_TEST = Metric(
         "4 (n - 2) / (n (n - 1)) Var(run means)"
     ),
     paper_and_code=(
-        "The program takes the number of unlearned models for all three terms of the variance; here each sample "
-        "has its "
-        "own, which is the same for equal numbers. The bandwidth follows the second author's program (median of "
-        "squared distances); the first author's takes the root of half the median distance. The test of 2601.19755 "
-        "has no published program; this is its predecessor."
+        "The program takes the number of unlearned models for all three terms of the variance; here each sample has "
+        "its own, which is the same for equal numbers. The bandwidth follows the second author's program (median of "
+        "squared distances); the first author's takes the root of half the median distance. The test of 2601.19755 has "
+        "no published program; this is its predecessor."
     ),
 )
 
@@ -240,12 +236,13 @@ def relative_position(unlearned: Float64, retrained: Float64, original: Float64)
     NaN where the original lies at the mean retrained model, or no example is left.
     Raises InvalidMetricInput for one retrained model.
     """
-    scaled = _scaled(unlearned, retrained, original)
+    scaled = _Scaled(unlearned, retrained, original)
     way = scaled.aim - scaled.start
     length = (way**2).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         position = np.where(length > 0.0, ((scaled.runs - scaled.start) * way).sum(axis=1) / length, np.nan)
-    return MetricResult(_mean(position), per_run=position, notes=scaled.notes)
+    known = position[~np.isnan(position)]
+    return MetricResult(float(known.mean()) if known.size else float("nan"), per_run=position, notes=scaled.notes)
 
 
 def nearer_to_retrained(unlearned: Float64, retrained: Float64, original: Float64) -> MetricResult:
@@ -253,7 +250,7 @@ def nearer_to_retrained(unlearned: Float64, retrained: Float64, original: Float6
 
     Arguments, scale and errors as for `relative_position`. per_run: 1 or 0; a tie is not nearer.
     """
-    scaled = _scaled(unlearned, retrained, original)
+    scaled = _Scaled(unlearned, retrained, original)
     if not scaled.runs.shape[1]:
         return MetricResult(float("nan"), notes=scaled.notes)
     to_aim = ((scaled.runs - scaled.aim) ** 2).sum(axis=1)
@@ -265,37 +262,27 @@ def nearer_to_retrained(unlearned: Float64, retrained: Float64, original: Float6
 class _Scaled:
     """Runs, the mean retrained model and every run's original, in standard deviations of the retrained models."""
 
-    def __init__(self, runs: Float64, aim: Float64, start: Float64, deviation: Float64) -> None:
+    def __init__(self, unlearned: Float64, retrained: Float64, original: Float64) -> None:
+        if len(retrained) < 2:
+            raise InvalidMetricInput("the scale needs at least 2 retrained models, not 1", side=Side.RETRAINED)
+        own = len(original) == len(unlearned)
+        start = original if own else np.broadcast_to(original.mean(axis=0), unlearned.shape)
+        deviation = np.where(
+            np.ptp(retrained, axis=0) > 0.0, retrained.std(axis=0), 0.0
+        )  # rounding leaves constants one
         varied: Bool = deviation > 0.0
         scale = deviation[varied]
-        self.runs, self.aim, self.start = (part[..., varied] / scale for part in (runs, aim, start))
+        sides = (unlearned, retrained.mean(axis=0), start)
+        self.runs, self.aim, self.start = (part[..., varied] / scale for part in sides)
         n_left_out = int((~varied).sum())
         of_all = f"{n_left_out} of {varied.size} examples are left out: all retrained models have the same confidence"
         self.notes = (of_all,) if n_left_out else ()
 
 
-def _scaled(unlearned: Float64, retrained: Float64, original: Float64) -> _Scaled:
-    u, r, o = unlearned, retrained, original
-    if len(r) < 2:
-        raise InvalidMetricInput("the scale needs at least 2 retrained models, not 1", side=Side.RETRAINED)
-    start = o if len(o) == len(u) else np.broadcast_to(o.mean(axis=0), u.shape)
-    spread = np.where(np.ptp(r, axis=0) > 0.0, r.std(axis=0), 0.0)  # rounding leaves constants a deviation
-    return _Scaled(u, r.mean(axis=0), start, spread)
-
-
-def _mean(values: Float64) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if known.size else float("nan")
-
-
 RELATIVE_POSITION = Metric(
     title="Position between original and retrained",
     function=relative_position,
-    needs={
-        "unlearned": Need("forget_margins"),
-        "retrained": Need("forget_margins", Side.RETRAINED),
-        "original": Need("forget_margins", Side.ORIGINAL),
-    },
+    needs=_NEEDS,
     unit="0 at the original, 1 at the mean retrained model",
     direction=Direction.TOWARDS_RETRAINED,
     resampling=Resampling.RUNS,

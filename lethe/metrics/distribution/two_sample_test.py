@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from lethe.metrics.core.arrays import Bool, Float64
 from lethe.metrics.core.registry import Direction, Metric, Parameters, both_sides
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_order import order_of_runs
+from lethe.metrics.scoring.arrays import order_of_runs
 
 Kernel = Literal["gaussian", "laplace"]
 
@@ -213,8 +213,7 @@ def mmd_fuse(
 
 
 def fused_statistics(pool: Float64, labels: Bool, *, n_bandwidths: int) -> tuple[Float64, Float64]:
-    """Return the normalised statistics (n_kernels, n_labels), Laplace kernels first, and their log mean exp "
-    "(n_labels,).
+    """Return the normalised statistics (n_kernels, n_labels), Laplace kernels first, and their log mean exp.
 
     A statistic is n (n - 1) MMD^2 / sqrt(sum of squared kernel values / (n (n - 1))), n the smaller sample.
     """
@@ -248,9 +247,8 @@ METRIC = Metric(
     ),
     paper_and_code=(
         "MMDAgg returns a rejection at a level, which the table has; the value is the minimum p of the same "
-        "statistics. "
-        "MMDAgg's program uses a wild bootstrap for equal numbers of models, which pairs them by position; here labels "
-        "are permuted. Ties are counted against rejection and not broken at random."
+        "statistics. MMDAgg's program uses a wild bootstrap for equal numbers of models, which pairs them by position; "
+        "here labels are permuted. Ties are counted against rejection and not broken at random."
     ),
 )
 
@@ -265,8 +263,7 @@ FUSE = replace(
         "s_k^2 = sum k^2 / (n (n - 1))"
     ),
     paper_and_code=(
-        "The paper multiplies by the root of n (n - 1), the program by n (n - 1), which is nearer to a maximum; "
-        "this is "
-        "the program's."
+        "The paper multiplies by the root of n (n - 1), the program by n (n - 1), which is nearer to a maximum; this "
+        "is the program's."
     ),
 )

@@ -44,19 +44,18 @@ def epsilon_histogram(epsilon: Float64, n_models: int, *, bin_width: float = 0.5
     epsilon: shape (n_examples,), >= 0. n_models: models on each side, > 2. The bins cover [0, ceil(log(N - 1))]; the
     last one also takes what lies above it and below the cap; examples at the cap are counted apart.
     """
-    values = epsilon
     top = float(largest_epsilon(int(n_models)))
     edges = np.arange(0.0, top + bin_width / 2.0, bin_width)
-    below = values[values < cap]
+    below = epsilon[epsilon < cap]
     counts = np.histogram(np.minimum(below, edges[-1]), bins=edges)[0]
-    table: dict[str, float] = {f"percentile_{p}": float(np.percentile(values, p)) for p in PERCENTILES}
-    table["share_above_4"] = float(np.mean(values > 4.0))
-    table["share_at_cap"] = float(np.mean(values >= cap))
+    table: dict[str, float] = {f"percentile_{p}": float(np.percentile(epsilon, p)) for p in PERCENTILES}
+    table["share_above_4"] = float(np.mean(epsilon > 4.0))
+    table["share_at_cap"] = float(np.mean(epsilon >= cap))
     return MetricResult(
-        float(np.median(values)),
-        per_example=values,
+        float(np.median(epsilon)),
+        per_example=epsilon,
         table=table,
-        arrays={"edges": edges, "counts": counts, "at_cap": np.asarray(values.size - below.size)},
+        arrays={"edges": edges, "counts": counts, "at_cap": np.asarray(epsilon.size - below.size)},
     )
 
 
@@ -174,10 +173,6 @@ F_REFERENCE = replace(
 )
 
 
-if TYPE_CHECKING:
-    from lethe.metrics.scoring.score import Score
-
-
 def final_score(
     *,
     scored: "Score",
@@ -256,15 +251,10 @@ def equivalent_shift_oracle(scored: "Score", oracle: Float64, retrained: Float64
 
 
 @lru_cache(maxsize=32)
-def _normal_curve(n_models: int, settings: Settings, seed: int) -> tuple[float, ...]:
-    rng = np.random.default_rng([CURVE_SEED, n_models])
-    u, r = rng.normal(size=(2, n_models, CURVE_EXAMPLES))
-    return tuple(_curve(lambda shift: (u + shift, r), settings, seed))
-
-
 def normal_curve(n_models: int, settings: Settings, seed: int = 0) -> Float64:
     """Return F of the normal model at this N for every shift of `SHIFTS`, never rising; kept for the next call."""
-    return np.array(_normal_curve(n_models, settings, seed))
+    u, r = np.random.default_rng([CURVE_SEED, n_models]).normal(size=(2, n_models, CURVE_EXAMPLES))
+    return _curve(lambda shift: (u + shift, r), settings, seed)
 
 
 def _curve(sides: Callable[[float], tuple[Float64, Float64]], settings: Settings, seed: int) -> Float64:

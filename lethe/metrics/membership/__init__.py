@@ -1,1 +1,1 @@
-"""Metrics made of membership attacks."""
+"""Metrics made of membership attacks, and bounds of epsilon from how often they err."""

@@ -2,12 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
-from lethe.metrics.attacks.classwise_attack import ClasswiseParameters, classwise_accuracies
+from lethe.metrics.attacks.classifier_attacks import (
+    EFFICACY,
+    ClasswiseParameters,
+    EfficacyParameters,
+    ShadowParameters,
+    classwise_accuracies,
+    entropy,
+    logistic_member_share,
+    shadow_part,
+    svc_member_share,
+)
 from lethe.metrics.attacks.membership_features import (
     CONFIDENCE_ATTACK,
     ENTROPY_ATTACK,
@@ -18,15 +27,6 @@ from lethe.metrics.attacks.membership_features import (
     TRAIN_TEST_ATTACK,
     ShuffleSplits,
     SoftmaxSplits,
-)
-from lethe.metrics.attacks.svc_efficacy import (
-    EFFICACY,
-    EfficacyParameters,
-    ShadowParameters,
-    entropy,
-    logistic_member_share,
-    shadow_part,
-    svc_member_share,
 )
 from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.compiled import in_threads
@@ -55,7 +55,6 @@ MIA_LOSS = Metric(
     ),
 )
 
-
 MIA_CONFIDENCE = replace(
     MIA_LOSS,
     id="mia_confidence",
@@ -64,7 +63,6 @@ MIA_CONFIDENCE = replace(
     formula="as mia_loss, on the probability of the true class; only the regulariser tells the two apart",
 )
 
-
 MIA_ENTROPY = replace(
     MIA_LOSS,
     id="mia_entropy",
@@ -72,7 +70,6 @@ MIA_ENTROPY = replace(
     needs=both_sides(ENTROPY_ATTACK, retrained_optional=True),
     formula="as mia_loss, on the entropy of the softmax vector in nats",
 )
-
 
 MIA_GAP = replace(
     MIA_LOSS,
@@ -94,49 +91,38 @@ CLASSWISE_ATTACK = Feature(
     ("feature", "repetitions", "exchanged", "seed"),
 )
 
-MIA_CONFIDENCE_CLASSWISE = Metric(
+MIA_CONFIDENCE_CLASSWISE = replace(
+    MIA_LOSS,
     id="mia_confidence_classwise",
     title="Class-wise membership attack",
-    function=mean_of_runs,
     needs=both_sides(CLASSWISE_ATTACK, retrained_optional=True),
-    unit="accuracy",
-    direction=Direction.TOWARDS_RETRAINED,
     defaults=ClasswiseParameters,
-    resampling=Resampling.RUNS,
-    bounds=(0.0, 1.0),
     source="Goel et al. 2022 (2201.06640), appendix B.3.2; Song and Mittal 2021 (2003.10595)",
     formula="(share of forget targets >= threshold of their class + share of test targets below it) / 2",
     paper_and_code="The program draws each subsample from the one before it, keeps the halves of the smaller set, "
     "and exchanges members and non-members for IID confusion; here every repetition draws from all examples.",
 )
 
-
-MIA_SVC = Metric(
+MIA_SVC = replace(
+    MIA_LOSS,
     id="mia_svc",
     title="MIA efficacy, support vectors",
-    function=mean_of_runs,
     needs=both_sides(EFFICACY, retrained_optional=True),
     unit="share of the forget set",
-    direction=Direction.TOWARDS_RETRAINED,
     defaults=EfficacyParameters,
-    resampling=Resampling.RUNS,
-    bounds=(0.0, 1.0),
     source="Fan et al. 2024 (2310.12508), program, evaluation/SVC_MIA.py",
     formula="1 - mean_x [SVC(feature(x)) = member], trained on retain (1) and test (0) examples",
     paper_and_code="The program's modified entropy exchanges p and 1 - p in the columns of all labels of the batch and "
     "takes log p for log(1 - p). `m_entropy` is that of Song and Mittal; the program's is `m_entropy_published`.",
 )
 
-
-MIA_FORGET_RETAIN = Metric(
+MIA_FORGET_RETAIN = replace(
+    MIA_LOSS,
     id="mia_forget_retain",
     title="Softmax attack, forget against retain",
-    function=mean_of_runs,
     needs=both_sides(FORGET_RETAIN_ATTACK, retrained_optional=True),
     unit="%",
-    direction=Direction.TOWARDS_RETRAINED,
     defaults=SoftmaxSplits,
-    resampling=Resampling.RUNS,
     bounds=(0.0, 100.0),
     source="the MIAU paper, section 5, attack training protocol",
     formula=(
@@ -151,7 +137,6 @@ MIA_FORGET_RETAIN = Metric(
     ),
 )
 
-
 MIA_FORGET_TEST = replace(
     MIA_FORGET_RETAIN,
     id="mia_forget_test",
@@ -159,14 +144,12 @@ MIA_FORGET_TEST = replace(
     needs=both_sides(FORGET_TEST_ATTACK, retrained_optional=True),
 )
 
-
 MIA_TEST_RETAIN = replace(
     MIA_FORGET_RETAIN,
     id="mia_test_retain",
     title="Softmax attack, test against retain",
     needs=both_sides(TEST_RETAIN_ATTACK, retrained_optional=True),
 )
-
 
 MIA_TRAIN_TEST = replace(
     MIA_FORGET_RETAIN,
@@ -176,19 +159,21 @@ MIA_TRAIN_TEST = replace(
 )
 
 
-Classifier = Callable[[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]], float]
-
-
-def _shares(
-    classifier: Classifier,
+def entropy_shares(
     forget: Float64,
     test: Float64,
     retain: Float64,
     *,
+    classifier: Callable[..., float],
     n_models: int,
     shadow_rows: int,
     seed: int,
 ) -> Float64:
+    """Return the share of forget examples called members, by model, shape (at most n_models,), in [0, 1].
+
+    forget, test, retain: probabilities, shape (n_models, n_examples, n_classes) each; their entropies are looked at.
+    classifier: `svc_member_share` or `logistic_member_share`.
+    """
     half = max(1, shadow_rows // 2)
 
     def share(model: int) -> float:
@@ -198,50 +183,28 @@ def _shares(
     return np.array(in_threads(share, range(min(n_models, len(forget)))))
 
 
-def svc_shares(
-    forget: Float64, test: Float64, retain: Float64, *, n_models: int, shadow_rows: int, seed: int
-) -> Float64:
-    """Return the share of forget examples called members, by model, shape (at most n_models,), in [0, 1].
-
-    forget, test, retain: probabilities, shape (n_models, n_examples, n_classes) each.
-    """
-    return _shares(svc_member_share, forget, test, retain, n_models=n_models, shadow_rows=shadow_rows, seed=seed)
+def _entropy_attack(name: str, classifier: Callable[..., float]) -> Feature:
+    arrays = ("forget_probabilities", "test_probabilities", "retain_probabilities")
+    function = partial(entropy_shares, classifier=classifier)
+    return Feature(name, function, arrays, parameters=("n_models", "shadow_rows", "seed"))
 
 
-def logistic_shares(
-    forget: Float64, test: Float64, retain: Float64, *, n_models: int, shadow_rows: int, seed: int
-) -> Float64:
-    """Return the same shares by logistic regression."""
-    return _shares(logistic_member_share, forget, test, retain, n_models=n_models, shadow_rows=shadow_rows, seed=seed)
-
-
-_ARRAYS = ("forget_probabilities", "test_probabilities", "retain_probabilities")
-_PARAMETERS = ("n_models", "shadow_rows", "seed")
-SVC_SHARE = Feature("svc_entropy_share", svc_shares, _ARRAYS, parameters=_PARAMETERS)
-LOGISTIC_SHARE = Feature("logistic_entropy_share", logistic_shares, _ARRAYS, parameters=_PARAMETERS)
-
-
-MIA_SVC_ENTROPY = Metric(
+MIA_SVC_ENTROPY = replace(
+    MIA_SVC,
     id="mia_svc_entropy",
     title="Entropy attack, support vectors",
-    function=mean_of_runs,
-    needs=both_sides(SVC_SHARE, retrained_optional=True),
-    unit="share of the forget set",
-    direction=Direction.TOWARDS_RETRAINED,
+    needs=both_sides(_entropy_attack("svc_entropy_share", svc_member_share), retrained_optional=True),
     defaults=ShadowParameters,
-    resampling=Resampling.RUNS,
-    bounds=(0.0, 1.0),
     source="Golatkar et al. 2020 (2003.02960), program",
     formula="mean_x [SVC(H(p(x))) = member], trained on the entropies of retain (1) and test (0) examples",
+    paper_and_code="",
 )
-
 
 SSD_LR = replace(
     MIA_SVC_ENTROPY,
     id="ssd_lr",
     title="Entropy attack, logistic regression",
-    function=mean_of_runs,
-    needs=both_sides(LOGISTIC_SHARE, retrained_optional=True),
+    needs=both_sides(_entropy_attack("logistic_entropy_share", logistic_member_share), retrained_optional=True),
     source="Foster et al. 2024 (2308.07707), program, metrics.py",
     formula="mean_x [LR(H(p(x))) = member], balanced class weights, trained on retain (1) and test (0) examples",
     paper_and_code="The program asks for multi_class='multinomial', which scikit-learn 1.8 no longer has; for two "

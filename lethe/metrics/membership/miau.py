@@ -25,6 +25,7 @@ from lethe.metrics.core.result import MetricResult
 from lethe.metrics.membership.mia import MIA_FORGET_RETAIN
 
 TASKS = ("forget_retain", "forget_test", "test_retain")
+SIDES = (Side.UNLEARNED, Side.RETRAINED, Side.ORIGINAL)
 ALPHA = 13.8
 EQUAL_WEIGHTS = (1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0)
 
@@ -118,20 +119,19 @@ def miau_of_tasks(*, alpha: float, weights: tuple[float, float, float], **accura
 
 def stacked_tasks(accuracies: dict[str, npt.ArrayLike]) -> tuple[Float64, Float64, Float64]:
     """Return the columns of the three tasks side by side, for unlearned, retrained and original models."""
-    sides = (Side.UNLEARNED, Side.RETRAINED, Side.ORIGINAL)
-    m, r, b = (np.column_stack([accuracies[f"{side}_{task}"] for task in TASKS]) for side in sides)
+    m, r, b = (np.column_stack([accuracies[f"{side}_{task}"] for task in TASKS]) for side in SIDES)
     return m, r, b
+
+
+def _needs(*attacks: Feature) -> dict[str, Need]:
+    return {f"{side}_{task}": Need(attack, side) for side in SIDES for task, attack in zip(TASKS, attacks, strict=True)}
 
 
 MIAU = Metric(
     id="miau",
     title="MIAU",
     function=miau_of_tasks,
-    needs={
-        f"{side}_{task}": Need(attack, side)
-        for side in (Side.UNLEARNED, Side.RETRAINED, Side.ORIGINAL)
-        for task, attack in zip(TASKS, (FORGET_RETAIN_ATTACK, FORGET_TEST_ATTACK, TEST_RETAIN_ATTACK), strict=True)
-    },
+    needs=_needs(FORGET_RETAIN_ATTACK, FORGET_TEST_ATTACK, TEST_RETAIN_ATTACK),
     unit="0 to 100",
     direction=Direction.HIGHER,
     defaults=MiauParameters,
@@ -195,7 +195,6 @@ MIAU_NAN = replace(
 )
 
 
-FEATURES = (FORGET_RETAIN_SALIENCY, FORGET_TEST_SALIENCY, TEST_RETAIN_SALIENCY)
 SOURCE = "the MIAU paper, section 5 and table 26; Huang et al. 2024 (2407.17663)"
 NOT_STATED = (
     "No code is public, and the paper names XGBoost 3.0 without settings: here scikit-learn's boosting on histograms "
@@ -236,11 +235,7 @@ MIAU_SALIENCY = replace(
     MIAU,
     id="miau_saliency",
     title="MIAU of saliency attacks",
-    needs={
-        f"{side}_{task}": Need(feature, side)
-        for side in (Side.UNLEARNED, Side.RETRAINED, Side.ORIGINAL)
-        for task, feature in zip(TASKS, FEATURES, strict=True)
-    },
+    needs=_needs(FORGET_RETAIN_SALIENCY, FORGET_TEST_SALIENCY, TEST_RETAIN_SALIENCY),
     defaults=SaliencyMiauParameters,
     source=f"{SOURCE}; equations 1 to 3",
     paper_and_code=NOT_STATED + MIAU.paper_and_code.removeprefix("No code is public. "),

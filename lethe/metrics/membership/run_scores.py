@@ -1,6 +1,6 @@
 """Scores of single runs against references: RMIA, IAM, and the noise that the forget examples were trained with."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -45,46 +45,31 @@ def rmia(
         raise InvalidMetricInput(
             "retrained models are scored against one another: give at least 2", side=Side.RETRAINED
         )
-    ours = np.stack(
-        [
-            scores(row, r, population, r_pop, offline_a=offline_a, gamma=gamma)
-            for row, population in zip(u, u_pop, strict=True)
-        ]
-    )
-    theirs = leave_one_out(r, r_pop, offline_a=offline_a, gamma=gamma)
+    chosen: Any = {"offline_a": offline_a, "gamma": gamma}
+    ours = np.stack([scores(row, r, population, r_pop, **chosen) for row, population in zip(u, u_pop, strict=True)])
+    theirs = leave_one_out(r, r_pop, **chosen)
     members = np.repeat([True, False], (len(u), len(r)))
     areas = np.array([roc_curve(np.concatenate(pair), members).area for pair in zip(ours.T, theirs.T, strict=True)])
     table = {"score": float(ours.mean()), "retrained_score": float(theirs.mean())}
     return MetricResult(float(areas.mean()), per_example=areas, table=table)
 
 
-def leave_one_out(retrained: Float64, population: Float64, *, offline_a: float, gamma: float) -> Float64:
+def leave_one_out(retrained: Float64, population: Float64, **chosen: Any) -> Float64:
     """Return the scores of every retrained model with the others as OUT, shape (n_models, n_examples)."""
     n = len(retrained)
-    means = [(side.sum(axis=0) - side) / (n - 1) for side in (retrained, population)]
-    return np.stack(
-        [
-            _scores(retrained[i], means[0][i], population[i], means[1][i], offline_a=offline_a, gamma=gamma)
-            for i in range(n)
-        ]
-    )
+    own, of_population = ((side.sum(axis=0) - side) / (n - 1) for side in (retrained, population))
+    return np.stack([_scores(*rows, **chosen) for rows in zip(retrained, own, population, of_population, strict=True)])
 
 
 def scores(
-    target: Float64,
-    out: Float64,
-    target_population: Float64,
-    out_population: Float64,
-    *,
-    offline_a: float,
-    gamma: float,
+    target: Float64, out: Float64, target_population: Float64, out_population: Float64, **chosen: Any
 ) -> Float64:
     """Return the share of the population that every example of one model exceeds by more than gamma, (n_examples,).
 
-    target: shape (n_examples,); out: (n_out, n_examples); the population's likewise. A tie scores 0.
+    target: shape (n_examples,); out: (n_out, n_examples); the population's likewise. chosen: `offline_a`, `gamma`. A
+    tie scores 0.
     """
-    means = out.mean(axis=0), out_population.mean(axis=0)
-    return _scores(target, means[0], target_population, means[1], offline_a=offline_a, gamma=gamma)
+    return _scores(target, out.mean(axis=0), target_population, out_population.mean(axis=0), **chosen)
 
 
 def _scores(
@@ -122,9 +107,8 @@ RMIA = Metric(
     ),
     paper_and_code=(
         "The paper writes >=, the program >, and so does this: ties score 0. The program's default averages the larger "
-        "half of the OUT probabilities, for paired training; retrained models are all OUT, so all count. Its a "
-        "is tuned "
-        "on a paired model unless given; here it is given, as its argument's default."
+        "half of the OUT probabilities, for paired training; retrained models are all OUT, so all count. Its a is "
+        "tuned on a paired model unless given; here it is given, as its argument's default."
     ),
 )
 
@@ -163,12 +147,8 @@ def iam(
     """
     u, r, o = map(signal, (unlearned, retrained, original))
     starts = _starts(o, len(u))
-    found = np.stack(
-        [
-            unlearning_scores(run, start, r, family=family, steps=steps, per_example_deviation=per_example_deviation)
-            for run, start in zip(u, starts, strict=True)
-        ]
-    )
+    chosen: Any = {"family": family, "steps": steps, "per_example_deviation": per_example_deviation}
+    found = np.stack([unlearning_scores(run, start, r, **chosen) for run, start in zip(u, starts, strict=True)])
     notes = () if np.isfinite(found).all() else ("some scores are undefined: the retrained models do not vary",)
     return MetricResult(float(found.mean()), per_run=found.mean(axis=1), per_example=found.mean(axis=0), notes=notes)
 
@@ -305,8 +285,7 @@ GAUSSIAN_SCORE = Metric(
     formula="mean_n sqrt(S) mean_x <xi_x, g_nx> / (sigma |g_nx|), g the input gradient of the loss at the clean input",
     paper_and_code=(
         "The paper reads the true positive rate at 1 % of the upper tail; with its sign a model that has not forgotten "
-        "lies in the lower one. Examples without a gradient have no score and must be left out. Training must "
-        "have been "
-        "poisoned with known noise, which no competition's preparation does: the array is the user's own."
+        "lies in the lower one. Examples without a gradient have no score and must be left out. Training must have "
+        "been poisoned with known noise, which no competition's preparation does: the array is the user's own."
     ),
 )

@@ -14,9 +14,6 @@ from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Feature, Metric, Need, Parameters, Resampling, both_sides
 from lethe.metrics.core.result import MetricResult, mean_of_runs
 
-SPLIT_SEED = 123
-TEST_SHARE = 0.1
-
 
 class AttackParameters(Parameters):
     """n_splits: random splits per model. seed: draws the examples of the larger set."""
@@ -55,7 +52,7 @@ def held_out_accuracies(forget: Float64, test: Float64, *, n_splits: int = 10) -
     Source: Cadet et al. 2024, program: `StratifiedShuffleSplit` with random_state 123 and scikit-learn's regression.
     """
     size = forget.shape[1]
-    train, held = stratified_splits(size, n_splits=n_splits, test_share=TEST_SHARE, seed=SPLIT_SEED)
+    train, held = stratified_splits(size, n_splits=n_splits, test_share=0.1, seed=123)
     values = np.concatenate((forget, test), axis=1)
     return split_accuracies(values, np.repeat([0, 1], size), train, held, solver="lbfgs")
 
@@ -205,7 +202,7 @@ def hits(forget: Float64, test: Float64, *, n_folds: int = 10, seed: int = 0) ->
         )
 
 
-def _hits_of_model(forget: npt.NDArray[np.float64], test: npt.NDArray[np.float64], folds: Int64, n_folds: int) -> Bool:
+def _hits_of_model(forget: Float64, test: Float64, folds: Int64, n_folds: int) -> Bool:
     order = np.argsort(forget, kind="stable")
     values = np.concatenate((forget[order], test))
     member = np.repeat([True, False], forget.size)

@@ -8,7 +8,7 @@ from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.compiled import in_threads
 from lethe.metrics.core.derived_arrays import jensen_shannon, mean_divergence, row_entropies
 from lethe.metrics.core.registry import Direction, Feature, Metric, Resampling, both_sides
-from lethe.metrics.core.result import MetricResult, mean_of_runs
+from lethe.metrics.core.result import MetricResult, mean_of_runs, mean_over_examples
 
 
 def activation_l2(unlearned: Float64, retrained: Float64) -> MetricResult:
@@ -18,12 +18,6 @@ def activation_l2(unlearned: Float64, retrained: Float64) -> MetricResult:
     """
     distance = np.stack([np.sqrt(((a - b) ** 2).sum(axis=1)) for a, b in zip(unlearned, retrained, strict=True)])
     return mean_over_examples(distance)
-
-
-def mean_over_examples(values: Float64) -> MetricResult:
-    """Return the mean of values of shape (n_models, n_examples), with the means per run and per example."""
-    per_run = values.mean(axis=1)
-    return MetricResult(float(per_run.mean()), per_run=per_run, per_example=values.mean(axis=0))
 
 
 ACTIVATION_L2 = Metric(
@@ -78,7 +72,6 @@ JS_TO_RETRAINED = replace(
     id="js_to_retrained",
     title="Jensen-Shannon divergence to retrained",
     function=js_to_retrained,
-    needs=ACTIVATION_L2.needs,
     unit="base 2, [0, 1]",
     bounds=(0.0, 1.0),
     source="Lin 1991, IEEE Transactions on Information Theory 37(1); Chundawat et al. 2023 (2205.08096)",
@@ -92,10 +85,7 @@ def disagreement(unlearned: Float64, retrained: Float64) -> MetricResult:
     unlearned, retrained: network outputs or probabilities, shape (n_models, n_examples, n_classes) each; of equal
     outputs the first class counts. per_run: mean over examples. per_example: mean over pairs.
     """
-    different = unlearned.argmax(axis=2) != retrained.argmax(axis=2)
-    per_run = different.mean(axis=1, dtype=np.float64)
-    per_example = different.mean(axis=0, dtype=np.float64)
-    return MetricResult(float(per_run.mean()), per_run=per_run, per_example=per_example)
+    return mean_over_examples(unlearned.argmax(axis=2) != retrained.argmax(axis=2))
 
 
 METRIC = Metric(

@@ -1,4 +1,4 @@
-"""The arrays of this package: types, checks of every public function, confidences of logits, models' outputs."""
+"""The arrays of this package: types, checks, orders of runs, confidences of logits, models' outputs."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,6 +15,26 @@ Int32 = npt.NDArray[np.int32]
 Int8 = npt.NDArray[np.int8]
 Bool = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
+
+
+def order_of_runs(runs: Float64) -> Int64:
+    """Return positions that sort runs by their sorted values, shape (n_models,).
+
+    runs: shape (n_models, n_examples). The order of the examples has no effect either.
+    """
+    return np.asarray(np.lexsort(np.sort(runs, axis=1).T[::-1]), np.int64)
+
+
+def drawn_order(runs: Float64, rng: np.random.Generator) -> Int64:
+    """Return the positions of all runs in random order, the same for the same set of runs."""
+    return order_of_runs(runs)[rng.permutation(len(runs))]
+
+
+def sorted_values(confidences: Float64) -> Float64:
+    """Return the statistic as rows of examples, each ascending: (n_models, n_examples) to (n_examples, n_models)."""
+    rows = np.array(confidences.T, order="C")
+    rows.sort(axis=1)
+    return rows
 
 
 def checked_confidences(values: npt.ArrayLike, *, side: str) -> Float64:

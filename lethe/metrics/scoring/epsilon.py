@@ -4,13 +4,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lethe.metrics.core.invalid_input import InvalidScoreInput
-from lethe.metrics.scoring.arrays import Float64, checked_epsilon, checked_pair, rate_logs
+from lethe.metrics.scoring.arrays import Float64, checked_epsilon, checked_pair, rate_logs, sorted_values
 from lethe.metrics.scoring.attacks.crossfit import crossfit_epsilon
 from lethe.metrics.scoring.attacks.disentangled import disentangled_epsilon
 from lethe.metrics.scoring.attacks.exact import exact_epsilon_of_sorted
 from lethe.metrics.scoring.attacks.family import DEFAULT_ATTACKS, DELTA, EPSILON_CAP, MIN_MODELS_DIVIDED, AttackFamily
 from lethe.metrics.scoring.attacks.reference import MAX_CONFIDENCE, NO_ATTACK, reference_epsilon_of_sorted
-from lethe.metrics.scoring.samples import sorted_values
 
 BUCKET_WIDTH = 0.5
 

@@ -9,10 +9,9 @@ import numpy.typing as npt
 
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.arrays import Float64, ModelOutputs, checked_accuracies
-from lethe.metrics.scoring.attacks.family import DEFAULT_ATTACKS, DELTA, EPSILON_CAP, AttackFamily
+from lethe.metrics.scoring.attacks.family import DEFAULT_ATTACKS, DELTA, EPSILON_CAP, SCORER_VERSION, AttackFamily
 from lethe.metrics.scoring.epsilon import checked_input, forgetting_quality, n_judged_models, per_example_epsilon
 from lethe.metrics.scoring.resampling import Replicates, interval_around, replicate_forgetting, replicate_ratio
-from lethe.metrics.scoring.scorer_version import SCORER_VERSION
 
 
 def utility_ratio(unlearned: npt.ArrayLike, retrained: npt.ArrayLike, *, n_models: int, split: str = "retain") -> float:
@@ -127,7 +126,8 @@ def score(
         qualities = replicate_forgetting(
             u, r, attacks=family, delta=delta, cap=cap, n_resamples=n_resamples, seed=seed, attack_seed=halves
         )
-        replicates = _replicates(qualities, n_models=n_models, seed=seed)
+        factor = math.sqrt((n_models - n_models // 2) / (n_models // 2))
+        replicates = Replicates(qualities, qualities, factor, seed, n_models)
     interval = (
         None if replicates is None else interval_around(quality, replicates.standard_error(), most=family.largest_ratio)
     )
@@ -208,15 +208,4 @@ def _accuracies(
     return (
         checked_accuracies(unlearned, side="unlearned", split=split, n_models=n_models),
         checked_accuracies(retrained, side="retrained", split=split, n_models=n_models),
-    )
-
-
-def _replicates(qualities: Float64, *, n_models: int, seed: int) -> Replicates:
-    n_left_out = n_models // 2
-    return Replicates(
-        forgetting_quality=qualities,
-        headline=qualities,
-        factor=math.sqrt((n_models - n_left_out) / n_left_out),
-        seed=seed,
-        n_models=n_models,
     )

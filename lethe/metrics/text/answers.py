@@ -3,8 +3,10 @@
 What is memorised is counted of the answer without its last token, which ends it, as in open-unlearning.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from functools import wraps
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +14,7 @@ import numpy.typing as npt
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Resampling
-from lethe.metrics.core.result import MetricResult
+from lethe.metrics.core.result import MetricResult, mean_over_examples
 
 Float64 = npt.NDArray[np.float64]
 
@@ -48,13 +50,6 @@ def with_options(answer_loss: npt.ArrayLike, wrong_loss: npt.ArrayLike) -> tuple
             f"axis of at least one wrong answer"
         )
     return right, wrong
-
-
-def mean_of_examples(values: npt.ArrayLike) -> MetricResult:
-    """Return the mean over examples per run, and over runs per example. values: shape (n_runs, n_examples)."""
-    array = np.asarray(values, np.float64)
-    per_run = array.mean(axis=1)
-    return MetricResult(float(per_run.mean()), per_run=per_run, per_example=array.mean(axis=0))
 
 
 _MAX_EXPONENT = 700.0  # exp() of more overflows
@@ -133,31 +128,29 @@ def right_share(answer_loss: npt.ArrayLike, wrong_loss: npt.ArrayLike, *, offset
     return option_probabilities(right, wrong.mean(axis=-1, keepdims=True), offset=offset)
 
 
-def truth_ratio(answer_loss: npt.ArrayLike, wrong_loss: npt.ArrayLike) -> MetricResult:
-    """Return the mean of min(R, 1/R), R with the arithmetic mean over wrong answers; 1 if none is preferred.
+def mean_of(values: Callable[..., Float64], **settings: Any) -> Callable[..., MetricResult]:
+    """Return the metric that is the mean of these values, shape (n_runs, n_examples), over runs and over examples."""
+
+    @wraps(values)
+    def mean_of_values(**arrays: npt.ArrayLike) -> MetricResult:
+        return mean_over_examples(values(**arrays, **settings))
+
+    return mean_of_values
+
+
+def preferences(answer_loss: npt.ArrayLike, wrong_loss: npt.ArrayLike, *, mean: Mean) -> Float64:
+    """Return min(R, 1/R) of every answer; 1 if neither the right nor the wrong answers are preferred.
 
     answer_loss: of the paraphrased answers, shape (n_runs, n_examples). wrong_loss: (n_runs, n_examples, n_wrong).
-    Raises InvalidMetricInput for shapes that do not fit or a loss that is not finite.
+    mean: over the wrong answers. Raises InvalidMetricInput for shapes that do not fit or a loss that is not finite.
     """
-    return mean_of_examples(closer_to_one(truth_ratios(answer_loss, wrong_loss, mean="arithmetic")))
-
-
-def truth_ratio_geometric(answer_loss: npt.ArrayLike, wrong_loss: npt.ArrayLike) -> MetricResult:
-    """Return the same as `truth_ratio` with the geometric mean over wrong answers."""
-    return mean_of_examples(closer_to_one(truth_ratios(answer_loss, wrong_loss, mean="geometric")))
-
-
-def truth_ratio_prob_mean(answer_loss: npt.ArrayLike, wrong_loss: npt.ArrayLike) -> MetricResult:
-    """Return the mean of right / (right + geometric mean of the wrong ones), in [0, 1]; 0.5 if neither is preferred.
-
-    Arguments and errors as for `truth_ratio`. Source: open-unlearning, aggregator `prob_mean`.
-    """
-    return mean_of_examples(right_share(answer_loss, wrong_loss))
+    return closer_to_one(truth_ratios(answer_loss, wrong_loss, mean=mean))
 
 
 TRUTH_RATIO = Metric(
+    id="truth_ratio",
     title="Truth ratio",
-    function=truth_ratio,
+    function=mean_of(preferences, mean="arithmetic"),
     needs={"answer_loss": Need("forget_paraphrased_loss"), "wrong_loss": Need("forget_wrong_loss")},
     unit="ratio",
     direction=Direction.TOWARDS_RETRAINED,
@@ -172,7 +165,7 @@ TRUTH_RATIO_GEOMETRIC = replace(
     TRUTH_RATIO,
     id="truth_ratio_geometric",
     title="Truth ratio (geometric mean)",
-    function=truth_ratio_geometric,
+    function=mean_of(preferences, mean="geometric"),
     formula="mean_i min(R_i, 1/R_i), R = exp(loss of the paraphrased answer - mean loss of the wrong ones)",
     paper_and_code="The leaderboard, forget quality and open-unlearning take this mean; equation 1 the arithmetic one.",
 )
@@ -180,7 +173,7 @@ TRUTH_RATIO_PROB_MEAN = replace(
     TRUTH_RATIO,
     id="truth_ratio_prob_mean",
     title="Truth ratio (share of the right answer)",
-    function=truth_ratio_prob_mean,
+    function=mean_of(right_share),
     unit="share",
     source="open-unlearning (Dorna et al. 2025, 2506.12618)",
     formula="mean_i p / (p + p_wrong), p_wrong the geometric mean over wrong answers",
@@ -188,17 +181,10 @@ TRUTH_RATIO_PROB_MEAN = replace(
 )
 
 
-def answer_probability(answer_loss: npt.ArrayLike) -> MetricResult:
-    """Return the mean probability per token of the forgotten answers, in [0, 1].
-
-    answer_loss: shape (n_runs, n_examples), nats per token.
-    """
-    return mean_of_examples(answer_probabilities(answer_loss))
-
-
 ANSWER_PROBABILITY = Metric(
+    id="answer_probability",
     title="Answer probability",
-    function=answer_probability,
+    function=mean_of(answer_probabilities),
     needs={"answer_loss": Need("forget_answer_loss")},
     unit="probability per token",
     direction=Direction.TOWARDS_RETRAINED,
@@ -216,7 +202,7 @@ def answer_rouge(rouge_recall: npt.ArrayLike) -> MetricResult:
 
     rouge_recall: shape (n_runs, n_examples), from `lethe.metrics.text.rouge.rouge_l_recalls`.
     """
-    return mean_of_examples(rouge_recall)
+    return mean_over_examples(rouge_recall)
 
 
 ANSWER_ROUGE = replace(
@@ -272,24 +258,11 @@ def extraction_strengths(correct: npt.ArrayLike, n_tokens: npt.ArrayLike) -> Flo
     return np.asarray(1 - np.minimum(last_miss + 1, lengths - 1) / lengths, np.float64)
 
 
-def exact_memorization(token_correct: npt.ArrayLike, answer_tokens: npt.ArrayLike) -> MetricResult:
-    """Return the mean of `exact_memorization_shares` over forgotten answers, in [0, 1].
-
-    token_correct: bool, shape (n_runs, n_examples, L). answer_tokens: shape (n_examples,), with the token that ends
-    the answer. Raises InvalidMetricInput for an empty answer, by its number.
-    """
-    return mean_of_examples(exact_memorization_shares(token_correct, answer_tokens))
-
-
-def extraction_strength(token_correct: npt.ArrayLike, answer_tokens: npt.ArrayLike) -> MetricResult:
-    """Return the mean of `extraction_strengths` over forgotten answers; arguments as for `exact_memorization`."""
-    return mean_of_examples(extraction_strengths(token_correct, answer_tokens))
-
-
 EXACT_MEMORIZATION = Metric(
+    id="exact_memorization",
     title="Exact memorisation",
-    function=exact_memorization,
-    needs={"token_correct": Need("forget_token_correct"), "answer_tokens": Need("forget_answer_tokens", Side.SHARED)},
+    function=mean_of(exact_memorization_shares),
+    needs={"correct": Need("forget_token_correct"), "n_tokens": Need("forget_answer_tokens", Side.SHARED)},
     unit="share of tokens",
     direction=Direction.TOWARDS_RETRAINED,
     per_example=True,
@@ -302,7 +275,7 @@ EXTRACTION_STRENGTH = replace(
     EXACT_MEMORIZATION,
     id="extraction_strength",
     title="Extraction strength",
-    function=extraction_strength,
+    function=mean_of(extraction_strengths),
     source="Carlini et al. 2021, as in open-unlearning (2506.12618)",
     formula="mean_i 1 - min{k: argmax_t = a_t for all t >= k} / |a|, k at most |a| - 1",
 )

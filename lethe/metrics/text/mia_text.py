@@ -18,6 +18,7 @@ from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Res
 from lethe.metrics.core.result import MetricResult
 from lethe.metrics.text.answers import some_examples
 
+PARTS = ("forget", "holdout")
 Float64 = npt.NDArray[np.float64]
 
 
@@ -105,7 +106,7 @@ def _attack(
     defaults: type[Parameters] = Parameters,
 ) -> Metric:
     """Return the metric of an attack. score: takes these arrays of one set, then the parameters by keyword."""
-    names = {part: [f"{part}_{array}" for array in arrays] for part in ("forget", "holdout")}
+    names = {part: [f"{part}_{array}" for array in arrays] for part in PARTS}
 
     def mean_auc(**given: Any) -> MetricResult:
         """Return the AUC with which forgotten answers are distinguished from unseen ones, mean over runs.
@@ -185,51 +186,38 @@ class PrivacyLeakageParameters(Parameters):
 
 
 def privacy_leakage(
-    *,
-    forget_token_log_probability: npt.ArrayLike,
-    holdout_token_log_probability: npt.ArrayLike,
-    retrained_forget_token_log_probability: npt.ArrayLike,
-    retrained_holdout_token_log_probability: npt.ArrayLike,
-    forget_answer_tokens: npt.ArrayLike,
-    holdout_answer_tokens: npt.ArrayLike,
-    share: float = 0.4,
+    *, forget_answer_tokens: npt.ArrayLike, holdout_answer_tokens: npt.ArrayLike, share: float = 0.4, **given: Any
 ) -> MetricResult:
     """Return ((1 - AUC) - (1 - AUC_r)) / (1 - AUC_r) of the min-k attack in percent, mean over pairs of runs.
 
-    0 is ideal; below 0 too little is forgotten, above 0 too much. Log probabilities: shape (n_runs, n, L); tokens:
-    (n,), with the answer's end. table: both AUCs.
+    0 is ideal; below 0 too little is forgotten, above 0 too much. given: log probabilities of the answers' tokens,
+    `forget_token_log_probability` and `holdout_token_log_probability`, and the same of the retrained models with
+    `retrained_` before, shape (n_runs, n, L). Numbers of tokens: (n,), with the answer's end. table: both AUCs.
     """
-    forget = np.asarray(forget_token_log_probability)
-    retrained = np.asarray(retrained_forget_token_log_probability)
+    tokens = {"forget": forget_answer_tokens, "holdout": holdout_answer_tokens}
     aucs, references = (
         [
             attack_auc(*pair)
             for pair in zip(
-                min_k_scores(own, forget_answer_tokens, share=share),
-                min_k_scores(held_out, holdout_answer_tokens, share=share),
+                *(min_k_scores(given[f"{side}{part}_{_LOG_P}"], tokens[part], share=share) for part in tokens),
                 strict=True,
             )
         ]
-        for own, held_out in (
-            (forget, holdout_token_log_probability),
-            (retrained, retrained_holdout_token_log_probability),
-        )
+        for side in ("", "retrained_")
     )
     per_run = np.array([privacy_leakage_from_auc(*pair) for pair in zip(aucs, references, strict=True)])
     table = {"auc": float(np.mean(aucs)), "retrained_auc": float(np.mean(references))}
     return MetricResult(float(per_run.mean()), per_run=per_run, table=table)
 
 
+_LOG_P = "token_log_probability"
 METRIC = Metric(
     title="Privacy leakage",
     function=privacy_leakage,
     needs={
-        "forget_token_log_probability": Need("forget_token_log_probability"),
-        "holdout_token_log_probability": Need("holdout_token_log_probability"),
-        "retrained_forget_token_log_probability": Need("forget_token_log_probability", Side.RETRAINED),
-        "retrained_holdout_token_log_probability": Need("holdout_token_log_probability", Side.RETRAINED),
-        "forget_answer_tokens": Need("forget_answer_tokens", Side.SHARED),
-        "holdout_answer_tokens": Need("holdout_answer_tokens", Side.SHARED),
+        **{f"{part}_{_LOG_P}": Need(f"{part}_{_LOG_P}") for part in PARTS},
+        **{f"retrained_{part}_{_LOG_P}": Need(f"{part}_{_LOG_P}", Side.RETRAINED) for part in PARTS},
+        **{f"{part}_answer_tokens": Need(f"{part}_answer_tokens", Side.SHARED) for part in PARTS},
     },
     unit="percent",
     direction=Direction.TOWARDS_RETRAINED,

@@ -77,9 +77,8 @@ def stem(word: str) -> str:
         return _IRREGULAR[word]
     if len(word) <= 2:
         return word
-    for step in (_plural, _past, _final_y, _double_suffix, _suffix, _residual_suffix, _final_e, _final_ll):
-        word = step(word)
-    return word
+    word = _double_suffix(_first_match(_past(_plural(word)), _FINAL_Y))
+    return _final_ll(_final_e(_first_match(_first_match(word, _SUFFIXES), _RESIDUAL_SUFFIXES)))
 
 
 def _is_consonant(word: str, i: int) -> bool:
@@ -145,8 +144,7 @@ def _restored(rest: str) -> str:
     return rest + "e" if _measure(rest) == 1 and _ends_short(rest) else rest
 
 
-def _final_y(word: str) -> str:
-    return _first_match(word, (("y", "i", lambda rest: len(rest) > 1 and _is_consonant(rest, len(rest) - 1)),))
+_FINAL_Y: tuple[Rule, ...] = (("y", "i", lambda rest: len(rest) > 1 and _is_consonant(rest, len(rest) - 1)),)
 
 
 def _positive_rules(pairs: str) -> tuple[Rule, ...]:
@@ -172,14 +170,6 @@ def _double_suffix(word: str) -> str:
     if word.endswith("alli") and _positive(word[:-4]):
         return _double_suffix(word[:-2])
     return _first_match(word, _DOUBLE_SUFFIXES)
-
-
-def _suffix(word: str) -> str:
-    return _first_match(word, _SUFFIXES)
-
-
-def _residual_suffix(word: str) -> str:
-    return _first_match(word, _RESIDUAL_SUFFIXES)
 
 
 def _final_e(word: str) -> str:

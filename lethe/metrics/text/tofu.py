@@ -10,7 +10,6 @@ import numpy.typing as npt
 from scipy.stats import hmean, ks_2samp
 
 from lethe.metrics.core.array_catalogue import Side
-from lethe.metrics.core.arrays import Float64
 from lethe.metrics.core.invalid_input import InvalidMetricInput
 from lethe.metrics.core.registry import Direction, Metric, Need, Parameters, Resampling
 from lethe.metrics.core.result import MetricResult
@@ -67,17 +66,13 @@ def forget_quality(
     """
     unlearned = truth_ratios(answer_loss, wrong_loss)
     retrained = truth_ratios(retrained_answer_loss, retrained_wrong_loss)
-    per_run = _log_p_by_run(unlearned, retrained)
-    value = float(per_run.mean())
-    table = {"p": 10**value, "median_p": float(np.median(10.0**per_run)), "n_examples": unlearned.shape[1]}
-    return MetricResult(value, per_run=per_run, table=table, notes=(GIBBERISH_NOTE,))
-
-
-def _log_p_by_run(unlearned: Float64, retrained: Float64) -> Float64:
     paired = len(unlearned) == len(retrained)
     partners = (retrained[i : i + 1] if paired else retrained for i in range(len(unlearned)))
     pairs = zip(unlearned, partners, strict=True)
-    return np.array([np.mean([log10_p(ks_p_value(u, r)) for r in several]) for u, several in pairs])
+    per_run = np.array([np.mean([log10_p(ks_p_value(u, r)) for r in several]) for u, several in pairs])
+    value = float(per_run.mean())
+    table = {"p": 10**value, "median_p": float(np.median(10.0**per_run)), "n_examples": unlearned.shape[1]}
+    return MetricResult(value, per_run=per_run, table=table, notes=(GIBBERISH_NOTE,))
 
 
 FORGET_QUALITY = Metric(
@@ -141,9 +136,12 @@ def model_utility(*, mean: Mean = "geometric", **arrays: npt.ArrayLike) -> Metri
     """
     stacked = {name: np.asarray(values) for name, values in arrays.items()}
     present = [name for name in UTILITY_SETS if stacked[f"{name}_answer_loss"].shape[-1]]
+    each_run = (
+        {name: values[i] for name, values in stacked.items()} for i in range(len(stacked["retain_answer_loss"]))
+    )
     runs = [
         {part: value for name in present for part, value in utility_parts(run, name, mean=mean).items()}
-        for run in _runs(stacked)
+        for run in each_run
     ]
     table = {part: float(np.mean([run[part] for run in runs])) for part in runs[0]}
     if "retain" in present:
@@ -154,11 +152,6 @@ def model_utility(*, mean: Mean = "geometric", **arrays: npt.ArrayLike) -> Metri
         return MetricResult(float("nan"), table=table, notes=(f"{WITHOUT_PRETRAINING}: {missing}",))
     per_run = np.array([harmonic_mean(run.values()) for run in runs])
     return MetricResult(float(per_run.mean()), per_run=per_run, table=table)
-
-
-def _runs(stacked: Arrays) -> list[Arrays]:
-    n_runs = next(iter(stacked.values())).shape[0]
-    return [{name: values[run] for name, values in stacked.items()} for run in range(n_runs)]
 
 
 MODEL_UTILITY = Metric(

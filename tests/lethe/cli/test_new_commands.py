@@ -69,7 +69,7 @@ def test_new_files_pass_their_own_tests_and_all_others(checkout: Path, written: 
 @pytest.mark.parametrize("name", ["x", "l" * MAX_NAME_LENGTH])
 def test_names_of_any_length_keep_the_format(kind: str, name: str, tmp_path: Path) -> None:
     for folder, files in (
-        ("checkout", files_in_checkout(KINDS[kind], name, subfolder="certificates" if kind == "metric" else "")),
+        ("checkout", files_in_checkout(KINDS[kind], name, subfolder="distribution" if kind == "metric" else "")),
         ("package", files_of_package(KINDS[kind], name)),
     ):
         for path, text in files.items():

@@ -16,7 +16,7 @@ from lethe.evaluation.probes.model_probes import (
 from lethe.evaluation.probes.saliency import saliency_arrays, saliency_maps
 from lethe.evaluation.probes.split_probes import parameter_arrays, perturbed_accuracy, weight_distances
 from lethe.metrics.core.invalid_input import InvalidMetricInput
-from lethe.metrics.weights.probes import ATTACKS
+from lethe.metrics.forgetting.probes import ATTACKS
 
 
 def examples(n: int = 80, *, seed: int = 0) -> ImageExamples:

@@ -6,7 +6,7 @@ import numpy as np
 
 from lethe.metrics import Inputs
 from lethe.metrics.core.derived_arrays import log_margin
-from lethe.metrics.weights.probes import ATTACKS
+from lethe.metrics.forgetting.probes import ATTACKS
 
 N_MODELS, N_FORGET, N_TEST, N_RETAIN, N_CLASSES = 8, 30, 40, 40, 4
 SIZES = {"forget": N_FORGET, "test": N_TEST, "retain": N_RETAIN}

@@ -14,6 +14,13 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from lethe.metrics import InvalidMetricInput
 from lethe.metrics.attacks import scalar_attack
+from lethe.metrics.attacks.classifier_attacks import (
+    FEATURES,
+    efficacies,
+    logistic_member_share,
+    shadow_part,
+    svc_member_share,
+)
 from lethe.metrics.attacks.likelihood_attack import roc_curve
 from lethe.metrics.attacks.scalar_attack import (
     attack_accuracy,
@@ -22,12 +29,11 @@ from lethe.metrics.attacks.scalar_attack import (
     split_accuracies,
     stratified_splits,
 )
-from lethe.metrics.attacks.svc_efficacy import FEATURES, efficacies, shadow_part
 from lethe.metrics.core.compiled import in_threads, one_blas_thread, slices
 from lethe.metrics.core.derived_arrays import softmax
 from lethe.metrics.membership import umia
-from lethe.metrics.membership.lira import lira
-from lethe.metrics.membership.mia import logistic_shares, svc_shares
+from lethe.metrics.membership.likelihood_ratios import lira
+from lethe.metrics.membership.mia import entropy_shares
 
 SPLITS = {"n_splits": 10, "test_share": 0.1, "seed": 123}
 
@@ -160,8 +166,9 @@ def probabilities(seed: int, *, pull: float = 0.0, n_examples: int = 30) -> np.n
     return softmax(logits)
 
 
-@pytest.mark.parametrize("attack", [svc_shares, logistic_shares])
-def test_forget_examples_like_the_retain_set_are_called_members(attack):
+@pytest.mark.parametrize("classifier", [svc_member_share, logistic_member_share])
+def test_forget_examples_like_the_retain_set_are_called_members(classifier):
+    attack = partial(entropy_shares, classifier=classifier)
     retain, test = probabilities(1, pull=9.0), probabilities(2)
     assert attack(probabilities(3, pull=9.0), test, retain, **SETTINGS).tolist() == pytest.approx([1.0, 1.0], abs=0.1)
     assert attack(probabilities(4), test, retain, **SETTINGS).max() < 0.3

@@ -5,17 +5,17 @@ import pytest
 
 from lethe.metrics import Inputs, InvalidMetricInput, evaluate
 from lethe.metrics.benchmark.training_choices import amenability, budget_strength
-from lethe.metrics.certificates.epsilon_bound import (
+from lethe.metrics.forgetting.final_score import SHIFTS, normal_curve, shift_of
+from lethe.metrics.membership.epsilon_bound import (
     clopper_pearson_upper,
     epsilon_bound,
     epsilon_bound_bonferroni,
 )
-from lethe.metrics.certificates.one_run import (
+from lethe.metrics.membership.one_run import (
     epsilon_f_dp,
     epsilon_one_run,
     one_run_audit,
 )
-from lethe.metrics.forgetting.final_score import SHIFTS, normal_curve, shift_of
 from lethe.metrics.scoring.attacks.family import (
     DELTA,
     EPSILON_CAP,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
 from lethe.metrics import Inputs, InvalidMetricInput, evaluate
-from lethe.metrics.attacks.classwise_attack import Scored, attack_accuracy, class_thresholds, classwise_accuracies
+from lethe.metrics.attacks.classifier_attacks import Scored, attack_accuracy, class_thresholds, classwise_accuracies
 from lethe.metrics.attacks.membership_features import saliency_attack_percent
 from lethe.metrics.core.derived_arrays import softmax
 
@@ -190,4 +190,4 @@ def test_miau_of_retrained_and_of_original_maps(unlearned, value, n_models):
 
 def test_missing_maps_are_named_with_what_makes_them():
     found = evaluate(Inputs({}, {}, {}, {}), ["miau_saliency"])["miau_saliency"]
-    assert "no capture stores it: compute `forget_saliency` [N, S, X]" in found.not_computed
+    assert "no capture stores it: compute `retain_saliency` [N, R, X]" in found.not_computed

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lethe.metrics import Inputs, InvalidMetricInput, MissingArray, Side, evaluate, metric
-from lethe.metrics.attacks.svc_efficacy import (
+from lethe.metrics.attacks.classifier_attacks import (
     entropy,
     modified_entropy,
 )

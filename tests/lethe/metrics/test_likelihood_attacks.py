@@ -8,19 +8,19 @@ from scipy.stats import norm
 
 from lethe.metrics import InvalidMetricInput
 from lethe.metrics.attacks.likelihood_attack import held_out_ratios
-from lethe.metrics.membership.run_scores import (
-    gaussian_score,
-    iam,
-    noise_alignment,
-    rmia,
-)
-from lethe.metrics.membership.ulira import (
+from lethe.metrics.membership.likelihood_ratios import (
     State,
     log_ratios,
     ruli,
     ulira,
     ulira_correctness,
     ulira_split,
+)
+from lethe.metrics.membership.run_scores import (
+    gaussian_score,
+    iam,
+    noise_alignment,
+    rmia,
 )
 
 SHAPE = (6, 2, 5)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lethe.metrics import Inputs, InvalidMetricInput, ModelOutputs, evaluate, score
-from lethe.metrics.comparison import compare
+from lethe.metrics.comparison import compare, comparison_as_json
 from lethe.metrics.core.metric_evaluation import (
     NORMAL_QUANTILE_95,
     interval_of_models,
@@ -15,8 +15,7 @@ from lethe.metrics.core.metric_evaluation import (
     jackknife_interval,
     kept_models,
 )
-from lethe.metrics.core.metric_text import table_lines
-from lethe.metrics.metric_json import comparison_as_json, evaluations_as_json
+from lethe.metrics.core.metric_text import evaluations_as_json, table_lines
 from lethe.metrics.text.tofu import forget_quality
 from tests.lethe.metrics import synthetic
 

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import lethe.metrics.outputs.klom as module
+import lethe.metrics.outputs.histograms as module
 from lethe.metrics import InvalidMetricInput
-from lethe.metrics.confusion.confusion import (
+from lethe.metrics.accuracy.confusion import (
     confused_counts,
     ic_error,
     ic_utility,
     property_generalisation,
     targeted_error,
 )
-from lethe.metrics.outputs.klom import binned_divergence, klom, klom_closed
+from lethe.metrics.outputs.histograms import binned_divergence, klom, klom_closed
 
 
 def test_divergence_by_hand():

@@ -9,7 +9,7 @@ from torch import nn
 
 from lethe.evaluation.probes.split_probes import perturbed_accuracy
 from lethe.metrics import InvalidMetricInput
-from lethe.metrics.weights.probes import (
+from lethe.metrics.forgetting.probes import (
     ATTACKS,
     mean_weight_distance,
     relearn_time,

@@ -1,6 +1,7 @@
 """Metrics of answers: formulas, the registered metrics, ROUGE."""
 
 import math
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -65,7 +66,7 @@ def test_logit_scaled_is_the_logit_of_the_probability() -> None:
         (lambda: rouge_l_recalls(["a", "b"], ["a"]), "1 generated answers for 2 true"),
     ],
 )
-def test_what_has_no_value_is_refused(ask, message) -> None:
+def test_what_has_no_value_is_refused(ask: Callable[[], object], message: str) -> None:
     with pytest.raises(InvalidMetricInput, match=message):
         ask()
 

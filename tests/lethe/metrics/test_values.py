@@ -20,9 +20,14 @@ from lethe.metrics.accuracy.gaps import (
     sape,
 )
 from lethe.metrics.accuracy.trade_offs import aus, mubench_harmonic_mean, tow
-from lethe.metrics.benchmark.training_choices import deepunlearn_objective, epsilon_correlation, hardness
+from lethe.metrics.benchmark.training_choices import (
+    deepunlearn_objective,
+    epsilon_correlation,
+    hardness,
+    isolation_cost,
+    rte,
+)
 from lethe.metrics.core.result import gap_of_runs
-from lethe.metrics.cost.cost import isolation_cost, rte
 from lethe.metrics.forgetting.final_score import epsilon_histogram
 from lethe.metrics.membership.umia import consistent_unforgettability, hits, nomus
 from lethe.metrics.outputs.histograms import entropy_counts, entropy_histogram, output_histograms

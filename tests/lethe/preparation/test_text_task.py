@@ -21,8 +21,8 @@ from lethe.evaluation.sample_answer_files import SAMPLE_ANSWERS, SampleQuestions
 from lethe.evaluation.split_inputs import split_inputs
 from lethe.evaluation.text import answer_scores
 from lethe.metrics import CaptureLevel, evaluate, metrics
+from lethe.metrics.forgetting.probes import ATTACKS
 from lethe.metrics.text.answers import logit_scaled
-from lethe.metrics.weights.probes import ATTACKS
 from lethe.networks.builders import build
 from lethe.preparation.prepare import begin_split, prepare_shard, prepare_split
 from lethe.preparation.public_sample import SAMPLE_FILES, SAMPLE_SETS, retrain_on_sample, sample_parts

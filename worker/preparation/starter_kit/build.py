@@ -152,7 +152,7 @@ SIDE_PX = 64  # of one picture, at least
 GAP_PX = 4
 LIBRARY = Path(next(iter(lethe.__path__)))
 SCORING = LIBRARY / "metrics" / "scoring"
-SCORING_NEEDS = tuple(f"metrics/core/{name}.py" for name in ("compiled", "invalid_input", "run_order"))  # beside it
+SCORING_NEEDS = tuple(f"metrics/core/{name}.py" for name in ("compiled", "invalid_input"))  # beside it
 RUNTIME_MODULES = (  # what runs use on the server; each lies in the kit's own package under the same name
     "runtime/data_loaders.py",
     "runtime/weights_layout.py",

@@ -22,8 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lethe.metrics.core.compiled import in_threads, jitted, slices
-from lethe.metrics.core.run_order import order_of_runs
-from lethe.metrics.scoring.arrays import Bool, Float64, Int8, Int32, Int64
+from lethe.metrics.scoring.arrays import Bool, Float64, Int8, Int32, Int64, order_of_runs
 from lethe.metrics.scoring.attacks.disentangled import bandwidths
 
 HALVINGS = 4

@@ -19,9 +19,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from lethe.metrics.core.compiled import jitted
-from lethe.metrics.scoring.arrays import Bool, Float64
+from lethe.metrics.scoring.arrays import Bool, Float64, sorted_values
 from lethe.metrics.scoring.attacks.exact import strongest_rule
-from lethe.metrics.scoring.samples import sorted_values
 
 
 def disentangled_epsilon(unlearned: Float64, retrained: Float64, *, delta: float, cap: float, seed: int) -> Float64:

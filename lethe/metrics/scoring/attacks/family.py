@@ -27,6 +27,8 @@ def few_models_warnings(n_models: int) -> list[str]:
     ]
 
 
+SCORER_VERSION = "1"
+"""Stored with every score; raised when any number that the scorer gives changes."""
 DELTA = 1e-5
 EPSILON_CAP = 50.0
 HONEST_DISAGREEMENT = 0.15

@@ -20,10 +20,11 @@ from lethe.metrics.scoring.resampling import (
     kept_halves,
     replicate_forgetting,
     replicate_ratio,
+    resampled,
+    sort_samples,
     tied_groups,
     two_sided_p_value,
 )
-from lethe.metrics.scoring.samples import resampled, sort_samples
 from lethe.metrics.scoring.score import ModelOutputs, score
 
 

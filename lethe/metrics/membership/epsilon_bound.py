@@ -11,9 +11,7 @@ from scipy.stats import beta
 from lethe.metrics.core.arrays import Float64, Int64
 from lethe.metrics.core.registry import Metric, Parameters, both_sides
 from lethe.metrics.core.result import MetricResult
-from lethe.metrics.core.run_order import drawn_order
-
-MIN_MODELS = 4  # two to choose by and two to judge
+from lethe.metrics.scoring.arrays import drawn_order
 
 
 class BoundParameters(Parameters):
@@ -109,50 +107,25 @@ def chosen_threshold(
     return float(thresholds[np.argmax(ratios)]) if np.isfinite(ratios.max()) else float("inf")
 
 
-def _bounds(
-    members: Float64, others: Float64, thresholds: Float64, *, significance: float, delta: float, two_sided: bool
-) -> Float64:
-    return epsilon_of_counts(
-        *errors_at(members, others, thresholds),
-        n_members=len(members),
-        n_others=len(others),
-        significance=significance,
-        delta=delta,
-        two_sided=two_sided,
-    )
+def _bounds(members: Float64, others: Float64, thresholds: Float64, **given: Any) -> Float64:
+    errors = errors_at(members, others, thresholds)
+    return epsilon_of_counts(*errors, n_members=len(members), n_others=len(others), **given)
 
 
-def epsilon_at(
-    members: Float64,
-    others: Float64,
-    threshold: float,
-    *,
-    significance: float,
-    delta: float = 0.0,
-    two_sided: bool = True,
-) -> float:
-    """Return the bound at a threshold that was chosen without these scores."""
-    return float(
-        _bounds(members, others, np.array([threshold]), significance=significance, delta=delta, two_sided=two_sided)[0]
-    )
+def epsilon_at(members: Float64, others: Float64, threshold: float, **given: Any) -> float:
+    """Return the bound at a threshold that was chosen without these scores. given: as for `epsilon_of_counts`."""
+    return float(_bounds(members, others, np.array([threshold]), **given)[0])
 
 
 def epsilon_bonferroni(
-    members: Float64,
-    others: Float64,
-    thresholds: Float64,
-    *,
-    significance: float,
-    delta: float = 0.0,
-    two_sided: bool = True,
+    members: Float64, others: Float64, thresholds: Float64, *, significance: float, **given: Any
 ) -> float:
-    """Return the largest bound over thresholds, each at its share of the significance.
+    """Return the largest bound over thresholds, each at its share of the significance; given: as above.
 
     Valid where the thresholds were fixed without these scores; jax_privacy takes those of `hull_thresholds`, which
     were not.
     """
-    share = significance / thresholds.size
-    return float(_bounds(members, others, thresholds, significance=share, delta=delta, two_sided=two_sided).max())
+    return float(_bounds(members, others, thresholds, significance=significance / thresholds.size, **given).max())
 
 
 def epsilon_bound(
@@ -240,17 +213,15 @@ def _halves(u: Float64, r: Float64, *, seed: int) -> tuple[tuple[Float64, Float6
     return parts[0], parts[1]
 
 
-def _largest(n_members: int, n_others: int, *, significance: float, delta: float) -> float:
-    return float(
-        epsilon_of_counts(0, 0, n_members=n_members, n_others=n_others, significance=significance, delta=delta)
-    )
+def _largest(n_members: int, n_others: int, **given: Any) -> float:
+    return float(epsilon_of_counts(0, 0, n_members=n_members, n_others=n_others, **given))
 
 
 METRIC = Metric(
     title="Certified lower bound of epsilon",
     function=epsilon_bound,
     needs=both_sides("forget_margins"),
-    fewest_models=4,
+    fewest_models=4,  # two to choose by and two to judge
     unit="nats",
     defaults=BoundParameters,
     per_example=True,
@@ -261,9 +232,8 @@ METRIC = Metric(
         "significance each, on a half of the models that did not choose the threshold"
     ),
     paper_and_code=(
-        "PrivacyGuard chooses and bounds on the same scores without correction, which is no 95 % bound. "
-        "jax_privacy puts "
-        "the threshold at a score; here it is in the middle of the gap below it."
+        "PrivacyGuard chooses and bounds on the same scores without correction, which is no 95 % bound. jax_privacy "
+        "puts the threshold at a score; here it is in the middle of the gap below it."
     ),
 )
 
@@ -277,7 +247,6 @@ BONFERRONI = replace(
     formula="as epsilon_bound, over fixed thresholds; the significance is divided by 2 x examples x thresholds",
     paper_and_code=(
         "jax_privacy divides by the points on the hull of the ROC curve, which depend on the scores; here the "
-        "thresholds "
-        "come from models that are not judged."
+        "thresholds come from models that are not judged."
     ),
 )

@@ -66,42 +66,29 @@ def recursion(
     return r, h
 
 
-def is_rejected(
-    noise: float, *, n_examples: int, guesses: int, correct: int, significance: float, alphabet: int = 2
-) -> bool:
-    """Return whether so many right guesses refute that the run is as private as a Gaussian mechanism of this noise."""
-    r, h = recursion(
-        noise, n_examples=n_examples, guesses=guesses, correct=correct, significance=significance, alphabet=alphabet
-    )
+def is_rejected(noise: float, *, n_examples: int, guesses: int, **given: Any) -> bool:
+    """Return whether so many right guesses refute that the run is as private as a Gaussian mechanism of this noise.
+
+    given: `correct`, `significance` and `alphabet` as for `recursion`.
+    """
+    r, h = recursion(noise, n_examples=n_examples, guesses=guesses, **given)
     return bool(r[0] + h[0] > guesses / n_examples)
 
 
-def epsilon_f_dp(
-    *, n_examples: int, guesses: int, correct: int, significance: float, delta: float, alphabet: int = 2
-) -> float:
+def epsilon_f_dp(*, delta: float, **counts: Any) -> float:
     """Return the lower bound of epsilon of the f-DP audit, nats; 0 where no noise is refuted.
 
-    n_examples: each included by a fair coin. guesses, correct: of which so many were guessed, and guessed rightly.
+    counts: `n_examples`, each included by a fair coin; `guesses` and `correct`, of which so many were guessed, and
+    guessed rightly; `significance` and `alphabet` as for `recursion`.
     Raises InvalidMetricInput for counts that do not fit. Source: Mahloujifar et al. 2024 (arXiv:2410.22235).
     """
-    _require_counts(n_examples, guesses, correct)
-
-    def rejects(log_noise: float) -> bool:
-        return is_rejected(
-            float(np.exp(log_noise)),
-            n_examples=n_examples,
-            guesses=guesses,
-            correct=correct,
-            significance=significance,
-            alphabet=alphabet,
-        )
-
+    _require_counts(counts["n_examples"], counts["guesses"], counts["correct"])
     low, high = np.log(MIN_NOISE), np.log(MAX_NOISE)
-    if not rejects(high):
+    if not is_rejected(float(np.exp(high)), **counts):
         return 0.0
     for _ in range(60):
         middle = (low + high) / 2.0
-        low, high = (low, middle) if rejects(middle) else (middle, high)
+        low, high = (low, middle) if is_rejected(float(np.exp(middle)), **counts) else (middle, high)
     return gaussian_epsilon(float(np.exp(high)), delta)
 
 

@@ -136,11 +136,11 @@ def robustness(
     table: dict[str, Cell | list[Cell]] = {
         "worst": ATTACKS[worst],
         "attack": list(ATTACKS),
-        "unlearned": _cells(u.mean(axis=0)),
-        "retrained": _cells(r.mean(axis=0)),
+        "unlearned": u.mean(axis=0).tolist(),
+        "retrained": r.mean(axis=0).tolist(),
     }
     if original is not None:
-        table["original"] = _cells(_knowledge(original, Side.ORIGINAL).mean(axis=0))
+        table["original"] = _knowledge(original, Side.ORIGINAL).mean(axis=0).tolist()
     for side, barrier in ((Side.UNLEARNED, unlearned_barrier), (Side.RETRAINED, retrained_barrier)):
         if barrier is not None:
             table[f"{side}_barrier"] = float(barrier.mean())
@@ -154,10 +154,6 @@ def _knowledge(values: Float64, side: Side) -> Float64:
             side=side,
         )
     return values
-
-
-def _cells(values: Float64) -> list[Cell]:
-    return [float(value) for value in values]
 
 
 ROBUSTNESS = Metric(

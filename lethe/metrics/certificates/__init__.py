@@ -1,1 +1,0 @@
-"""Lower bounds of epsilon that hold with a stated probability."""

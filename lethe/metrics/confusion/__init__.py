@@ -1,1 +1,0 @@
-"""Metrics of confusion matrices: planted confusions and removed classes."""

@@ -1,1 +1,0 @@
-"""What unlearning costs."""

@@ -1,1 +1,0 @@
-"""Metrics of probes that need the unlearned weights."""
