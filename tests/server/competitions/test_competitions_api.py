@@ -16,7 +16,7 @@ from server.competitions.split_leases import PreparedSplit
 from server.db import now
 from server.errors import Conflict
 from server.models.account import AuditEvent, Role
-from server.models.competition import Competition, CompetitionState, Split, SplitState
+from server.models.competition import Competition, CompetitionState, Split
 from server.models.registry import metadata
 from tests.support.instance import Instance, competition_toml
 
@@ -121,23 +121,6 @@ def test_opening_and_closing_by_hand_move_the_dates(server: Instance) -> None:
     assert server.submit(ada).status_code == 201
     act(server, "close", olga)
     assert server.submit(ada).status_code == 409
-
-
-def test_failed_preparation_is_tried_again(server: Instance) -> None:
-    olga = server.organiser()
-    create(server, competition_toml(), olga)
-    act(server, "prepare", olga)
-    with server.database.write() as session:
-        works = [split_leases.claim(session, split.id, lease_s=60) for split in session.scalars(select(Split)).all()]
-        assert works[0] is not None
-        split_leases.fail(session, works[0], "disk full")
-    shown = server.client.get("/api/v1/competitions/digits/preparation", headers=olga).json()
-    assert {split["state"] for split in shown["splits"]} == {SplitState.FAILED}
-    assert "disk full" in {split["error"] for split in shown["splits"]}
-    again = act(server, "prepare", olga).json()
-    assert {split["state"] for split in again["splits"]} == {SplitState.PENDING}
-    server.prepare_splits()
-    assert server.client.get("/api/v1/competitions/digits").json()["state"] == "ready"
 
 
 def check_again(server: Instance, olga: dict[str, str], *, measure: bool, cpu_s: float) -> list[tuple[bool, bool]]:
