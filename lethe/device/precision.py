@@ -13,6 +13,8 @@ Precision = Literal["float32", "tf32", "bf16"]
 
 # cuBLAS reads this when its first context is made; it makes products repeatable when several streams are used
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+# MKL reads this at its first product; else a product's last bits depend on where its arrays lie in memory (seen on AMD)
+os.environ.setdefault("MKL_CBWR", "AUTO")
 
 
 @contextmanager

@@ -109,6 +109,7 @@ def test_proc_shows_only_the_runs_own_processes(seen: dict[str, Any]) -> None:
 def test_environment_is_exactly_this(seen: dict[str, Any]) -> None:
     assert {name: value for name, value in seen["environment"].items() if name != "LD_LIBRARY_PATH"} == {
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+        "MKL_CBWR": "AUTO",
         "GOMP_SPINCOUNT": "0",
         "HOME": "/scratch",
         "LANG": "C.UTF-8",
