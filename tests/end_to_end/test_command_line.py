@@ -103,12 +103,6 @@ def test_the_kit_is_whole_and_names_its_competition(instance: Instance, kit: Pat
     assert len(list((kit / "data" / "retrained_models").iterdir())) >= 4
 
 
-def test_init_writes_into_no_folder_that_holds_something(lethe: Command, kit: Path) -> None:
-    refused = lethe("init", "kit")
-    assert refused.returncode == 1
-    assert "not empty" in refused.stderr
-
-
 @pytest.mark.slow
 def test_the_kits_script_runs_without_the_platform(lethe: Command, kit: Path) -> None:
     done = lethe("submission.py", "4", cwd=kit, module="tests.support.kit_script")

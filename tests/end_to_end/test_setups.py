@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lethe.client.api import ApiError, LetheClient
+from lethe.client.api import LetheClient
 from lethe.evaluation.manifest import Manifest, verify_split
 from lethe.evaluation.model_outputs import read_outputs
 from lethe.evaluation.shard_outputs import ShardOutputs, join
@@ -67,10 +67,3 @@ def test_a_net_returned_unchanged_gives_each_original_back(instance, client, spl
 
 def test_no_original_is_left_where_submissions_are_staged(instance: Instance) -> None:
     assert list((instance.settings.scratch / "stage").rglob("*.safetensors")) == []
-
-
-def test_notebook_mode_is_refused_with_it(instance: Instance) -> None:
-    toml = competition_toml(slug="other", n=RUNS).replace(SECTION, REUSE_N_N) + '[submissions]\nmodes = ["notebook"]\n'
-    with pytest.raises(ApiError, match='take "notebook" out of submissions') as refused:
-        instance.organiser.create_competition(toml)
-    assert refused.value.http_status == 422

@@ -9,49 +9,22 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from server.models.evaluation import Evaluation, PublicScore, ShardAttempt
 from server.models.submission import ENDED, Submission
-from tests.end_to_end.conftest import Instance, open_instance
+from tests.end_to_end.conftest import Instance, competition_toml, open_instance
 from tests.sandbox.conftest import GOOD
 from tests.sandbox.hostile_suite import SAMPLE, Attack, attacks, canaries, process_groups
 
 pytestmark = pytest.mark.slow
 
 ALL_WITHIN_S = 900.0  # a quiet machine takes a minute
-TOML = """
-slug = "tiny"
-title = "Hostile"
-opens_at = {opens}
-closes_at = {closes}
-n_models = 2
-shard_runs = 2
-[scoring]
-attacks = "reference"
-bootstrap_resamples = 0
-[dataset]
-name = "digits"
-[network]
-name = "mlp"
-options = {{ hidden = [16] }}
-[training]
-epochs = 2
-learning_rate = 0.1
-min_train_accuracy = 0.05
-[splits]
-seed = 18446744073709551617
-train_size = 200
-[splits.forget]
-by = "random"
-fraction = 0.1
-[limits]
-wall_time_s = 600
+# In place of the usual competition's: little of everything, so that each attack meets its limit soon.
+LIMITS = """
 run_wall_time_s = 60
-run_wall_time_floor_s = 60
 run_cpu_time_s = 2
 run_idle_time_s = 1
 memory_mib = 256
@@ -89,12 +62,11 @@ class Told:
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
     """Send everything at once, as a crowd would, between two good submissions."""
     folder = tmp_path_factory.mktemp("code")
-    moment = datetime.now(UTC).replace(microsecond=0)
-    day = timedelta(days=1)
-    toml = TOML.format(opens=(moment - day).isoformat(), closes=(moment + day).isoformat())
+    usual, _, replaced = competition_toml(n=2, shard=2, floor=60.0).partition("memory_mib = 512\n")
+    assert replaced
     with canaries() as host_state, pytest.MonkeyPatch.context() as patch:
         patch.setenv("LETHE_UPLOADS_PER_10_MIN", "0")
-        with open_instance(tmp_path_factory.mktemp("lethe"), toml=toml, worker_concurrency=2) as instance:
+        with open_instance(tmp_path_factory.mktemp("lethe"), toml=usual + LIMITS, worker_concurrency=2) as instance:
             client = instance.participant("stranger")
 
             def send(sources: dict[str, str]) -> dict[str, Ended]:
