@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numpy.typing import NDArray
 
 from lethe.metrics.core.array_catalogue import ARRAYS, CaptureLevel, Side
 from lethe.metrics.core.arrays import class_labels
@@ -128,7 +127,7 @@ def _size_warnings(sizes: Mapping[Side, int | None]) -> Iterator[str]:
         )
 
 
-Array = NDArray[np.float64]
+Array = npt.NDArray[np.float64]
 SPREAD_RATIO = 8.0  # unlearned models spread wider or closer than retrained ones, yet not by so much
 NEAR_ZERO = 0.01  # logits that come so near to 0 lie on both sides of it
 MIN_VALUES = 20  # values; of fewer nothing is said

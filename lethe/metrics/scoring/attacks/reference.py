@@ -7,6 +7,8 @@ Between two neighbouring samples the counts do not change, so there are few pair
 pairs are taken one by one, or ruled out in blocks; whether the grid has a threshold with such counts is looked up, in
 the program's own rounding, only for a pair that would be the strongest so far.
 
+Single thresholds are elements of torch.linspace in float32, as computed on processors with a fused multiply-add.
+
 Source: Triantafillou et al. 2024, sections 3.1.1 and A.2; google-deepmind/unlearning_evaluation metric.py at ffae0ff.
 """
 
@@ -16,7 +18,6 @@ import numpy as np
 
 from lethe.metrics.core.compiled import jitted
 from lethe.metrics.scoring.arrays import Float64, Int64, RateLogs
-from lethe.metrics.scoring.attacks.linspace import float32_linspace_at
 
 THRESHOLDS_PER_UNIT = 100
 BUFFER = 2.0
@@ -77,12 +78,41 @@ def median_of_sorted(row: Float64) -> np.float64:
 
 
 @jitted
-def largest_epsilon_from(false_negatives: int, false_positives: int, logs: RateLogs) -> np.float32:
-    """Return what no attack exceeds that has so many false negatives and false positives, or more of either."""
-    if false_negatives == 0 and false_positives == 0:
-        return _SEPARATED
-    fewest_negatives, fewest_positives = max(1, false_negatives), max(1, false_positives)  # a single 0 is discarded
-    return attack_epsilon(fewest_negatives, fewest_positives, logs) + _BOUND_SLACK
+def fused_multiply_add(factor: np.float32, count: np.float32, start: np.float32) -> np.float32:
+    """Return factor * count + start rounded once to float32.
+
+    The product of two float32 is exact in float64. The sum is rounded to float64 and then to float32; those two
+    roundings differ from one only where the float64 sum is inexact and falls on the middle of two float32.
+    """
+    product = np.float64(factor) * np.float64(count)
+    addend = np.float64(start)
+    total = product + addend
+    result = np.float32(total)
+    back = total - product
+    error = (product - (total - back)) + (addend - back)
+    if error == 0.0:
+        return result
+    gap = total - np.float64(result)
+    towards = np.float32(np.inf) if gap > 0.0 else np.float32(-np.inf)
+    other = np.nextafter(result, towards)
+    if gap == 0.0 or gap != np.float64(other) - total:
+        return result
+    return other if (gap > 0.0) == (error > 0.0) else result
+
+
+@jitted
+def float32_linspace_at(start: np.float32, stop: np.float32, count: int, position: int) -> np.float32:
+    """Return element `position` of torch.linspace(start, stop, count) in float32.
+
+    The first half is counted up from the start, the second half down from the stop. Source: torch's CPU kernel,
+    whose compiler fuses the multiplication and the addition wherever the processor can.
+    """
+    if count == 1:
+        return start
+    step = np.float32(stop - start) / np.float32(count - 1)
+    if position < count // 2:
+        return fused_multiply_add(step, np.float32(position), start)
+    return fused_multiply_add(-step, np.float32(count - 1 - position), stop)
 
 
 @jitted
@@ -189,17 +219,6 @@ def left_threshold(right: float, width: float, position: int) -> float:
 
 
 @jitted
-def interval_attack(grid: Grid, right: int, before_peaky: int, before_other: int, logs: RateLogs) -> np.float32:
-    """Return epsilon of the interval that ends at a right threshold and has so many values before it.
-
-    A left threshold beyond the right one holds nothing, so its counts are 0 and not negative.
-    """
-    inside_peaky = max(0, grid.upto_peaky[right] - before_peaky)
-    inside_other = max(0, grid.upto_other[right] - before_other)
-    return attack_epsilon(grid.peaky.shape[0] - inside_peaky, inside_other, logs)
-
-
-@jitted
 def _left_counts(grid: Grid) -> LeftCounts:
     """Return the counts that the left thresholds of the whole grid can have."""
     n = grid.peaky.shape[0]
@@ -255,7 +274,10 @@ def _strongest_interval(grid: Grid, left: LeftCounts, logs: RateLogs, at_least: 
             if _bound(grid, left, i, first, last, logs) <= best:
                 continue
             for place in range(first, last + 1):
-                epsilon = interval_attack(grid, i, left.before_peaky[place], left.before_other[place], logs)
+                # a left threshold beyond the right one holds nothing, so its counts are 0 and not negative
+                inside_peaky = max(0, grid.upto_peaky[i] - left.before_peaky[place])
+                inside_other = max(0, grid.upto_other[i] - left.before_other[place])
+                epsilon = attack_epsilon(grid.peaky.shape[0] - inside_peaky, inside_other, logs)
                 if epsilon > best and _has_left(grid, i, end, left.above[place], left.upto[place]):
                     best = epsilon
         i = end + 1
@@ -288,7 +310,10 @@ def _bound(  # noqa: PLR0917  compiled loops take no keywords
     """
     inside_peaky = max(0, grid.upto_peaky[right] - left.before_peaky[first])
     inside_other = max(0, grid.upto_other[right] - left.before_other[last])
-    return largest_epsilon_from(grid.peaky.shape[0] - inside_peaky, inside_other, logs)
+    outside_peaky = grid.peaky.shape[0] - inside_peaky
+    if outside_peaky == 0 and inside_other == 0:
+        return _SEPARATED
+    return attack_epsilon(max(1, outside_peaky), max(1, inside_other), logs) + _BOUND_SLACK  # a single 0 is discarded
 
 
 @jitted

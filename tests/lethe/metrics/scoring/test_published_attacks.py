@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lethe.metrics.scoring.attacks.alternating_runs import strongest_of_runs
 from lethe.metrics.scoring.attacks.exact import exact_epsilon_of_sorted
 from lethe.metrics.scoring.attacks.family import AttackFamily
-from lethe.metrics.scoring.attacks.linspace import float32_linspace_at, fused_multiply_add
+from lethe.metrics.scoring.attacks.reference import float32_linspace_at, fused_multiply_add
 from lethe.metrics.scoring.epsilon import forgetting_quality, per_example_epsilon
 from tests.lethe.metrics.scoring.literal import AllDiscardedError, literal_epsilon
 
