@@ -29,10 +29,8 @@ from server.config import get_settings
 from server.embedded.redis import RedisProcess, start_redis
 from server.migrate import upgrade
 from tests.support import apart
-from tests.support.browser import find_chromium
-from tests.support.engines import Engines
-from tests.support.postgres import EmptiedDatabase, PostgresServer
-from tests.support.utc_day import day_needed_s, until_next_day_s
+from tests.support.apart import day_needed_s, find_chromium, until_next_day_s
+from tests.support.postgres import EmptiedDatabase, Engines, PostgresServer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page

@@ -16,8 +16,8 @@ import redis
 from server.config import get_settings
 from server.embedded.redis import RedisProcess
 from tests.support import selection
+from tests.support.apart import day_needed_s, until_next_day_s
 from tests.support.ports import free_port
-from tests.support.utc_day import day_needed_s, until_next_day_s
 
 ACCOUNT = (
     "INSERT INTO accounts (id, name, name_key, password_hash, role, created_at) "

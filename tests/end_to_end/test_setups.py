@@ -11,7 +11,7 @@ from lethe.evaluation.model_outputs import read_outputs
 from lethe.evaluation.shard_outputs import ShardOutputs, join
 from server.storage import Storage
 from tests.end_to_end.conftest import Instance, competition_toml, open_competition, shards_of, wait_for_end
-from tests.support.ordered_network import OWN_ORDER
+from tests.support.images import OWN_ORDER
 
 pytestmark = pytest.mark.slow
 

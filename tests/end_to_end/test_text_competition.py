@@ -9,7 +9,7 @@ import pytest
 from lethe.client.api import JsonObject, LetheClient
 from lethe.methods.rendering import render
 from tests.end_to_end.conftest import Instance, open_competition, wait_for_end, wait_until
-from tests.support.folder_towns import folder_toml
+from tests.support.tiny_models import folder_toml
 from tests.support.towns import towns_toml, write_towns
 
 pytestmark = pytest.mark.slow

@@ -22,7 +22,7 @@ from lethe.submission.package import load_package
 from lethe.training.pretrained import load_pretrained
 from sandbox.launcher import Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
 from sandbox.policy import RunPolicy
-from tests.support.folder_towns import folder_toml
+from tests.support.tiny_models import folder_toml
 from tests.support.towns import write_towns
 from worker.evaluation.run_policy import entry_point
 

@@ -12,8 +12,8 @@ from httpx import Response
 from server.accounts import tokens
 from server.main import create_app
 from server.models.account import Account, Role, Scope
-from tests.support.audiences import ACCOUNT, ADMINISTRATOR, ANYBODY, FOR, MAKES_COMPETITIONS, ORGANISER, TEAM, WORKER
 from tests.support.instance import Instance, competition_toml
+from tests.support.routes import ACCOUNT, ADMINISTRATOR, ANYBODY, FOR, MAKES_COMPETITIONS, ORGANISER, TEAM, WORKER
 
 PEOPLE = ("anonymous", "participant", "other team's", "organiser elsewhere", "organiser", "administrator")
 TURNED_AWAY = {
@@ -79,7 +79,9 @@ def test_each_role_is_let_in_exactly_where_it_belongs(server: Instance) -> None:
         f"{role} got {status} from {route}, which is for {audience}"
         for audience, route in _routes()
         for role, headers in callers.items()
-        if not _is_right(audience, role, route, status := _status(server, route, headers, competition.slug, submission))
+        if not _is_right(
+            audience, role, route, status := _answer(server, route, headers, competition.slug, submission).status_code
+        )
     ]
     assert wrong == []
 
@@ -157,10 +159,6 @@ def _is_right_for_a_worker(audience: str, role: str, status: int) -> bool:
     if audience == WORKER and role != "revoked worker":
         return status not in (401, 403)
     return status == 401 or (audience == ANYBODY and status < 500)
-
-
-def _status(server: Instance, route: str, headers: dict[str, str], slug: str, submission: str) -> int:
-    return int(_answer(server, route, headers, slug, submission).status_code)
 
 
 def _answer(server: Instance, route: str, headers: dict[str, str], slug: str, submission: str) -> Response:

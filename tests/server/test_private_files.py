@@ -2,8 +2,6 @@
 
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from server.config import Settings
 from server.db import Database
 from server.embedded.instance import running
 from server.private_files import PRIVATE, keep_private
+from tests.support.forked_children import run_module
 
 CODE = Path(server.__file__).resolve().parents[1]
 
@@ -70,15 +69,14 @@ def test_open_folder_of_another_user_is_refused(tmp_path: Path) -> None:
         keep_private(home)
 
 
-@pytest.mark.parametrize("command", [["migrate"], ["create-admin", "ada"], ["gc"]])
-def test_command_leaves_private_files(tmp_path: Path, command: list[str]) -> None:
+def test_command_leaves_private_files(tmp_path: Path) -> None:
     home = open_home(tmp_path)
     environment = os.environ | {"LETHE_HOME": str(home), "PYTHONPATH": str(CODE)}
-    for arguments in (["migrate"], command):
-        line = [sys.executable, "-m", "lethe.cli.main", *arguments]
-        subprocess.run(line, env=environment, check=True, cwd=tmp_path, umask=0o022, capture_output=True)
-    assert (home / "lethe.db").exists()
-    assert open_paths(home) == []
+    for arguments in (["migrate"], ["create-admin", "ada"], ["gc"]):
+        done = run_module("lethe.cli.main", *arguments, env=environment, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert (home / "lethe.db").exists()
+        assert open_paths(home) == []
 
 
 def test_running_instance_has_private_files_only(tmp_path: Path) -> None:

@@ -1,17 +1,22 @@
-"""An error says everything once: in its detail if it is one thing, else in the list beside a summary."""
+"""An error says everything once: in its detail, or in the list beside a summary; a full disk is told as such."""
 
 import re
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import func, select, text
 from sqlalchemy.orm.exc import StaleDataError
 
 from lethe.client.api import ApiError
 from lethe.competition.file import parse_competition
 from lethe.errors import MAX_NAMED, InvalidCompetitionFile
 from server.deps import get_database
-from tests.support.instance import Instance, competition_toml
+from server.models.account import Role
+from server.models.submission import Submission
+from tests.support.instance import GOOD_CODE, Instance, competition_toml, make_zip
+from tests.support.web import Visitor
 
 ONE = {"submissions_per_day": "-1"}
 SEVERAL = ONE | {"wall_time_s": "-2"}
@@ -112,3 +117,36 @@ def test_other_broken_constraints_are_our_own_fault(both, failure, monkeypatch, 
     answer = both.client.get("/api/v1/competitions")
     assert (answer.status_code, answer.json()["type"]) == (500, "urn:lethe:problem:server-error")
     assert "'exc_info': " in caplog.text
+
+
+FULL = Path("/dev/full")  # takes no byte
+
+
+@pytest.fixture
+def _full_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_full(**_options: object) -> Any:
+        return FULL.open("w+b", buffering=0)
+
+    monkeypatch.setattr("starlette.formparsers.SpooledTemporaryFile", open_full)
+    monkeypatch.setattr("server.downloads.TemporaryFile", open_full)
+
+
+@pytest.mark.usefixtures("_full_temporary_folder")
+def test_full_temporary_folder_is_told(server: Instance) -> None:
+    root = server.account("root-of-all", Role.ADMINISTRATOR)
+    server.competition(organiser=root)
+    headers = server.headers(root)
+    visitor = Visitor(server)
+    visitor.log_in("root-of-all")
+    archive = {"file": ("a.zip", make_zip({"submission.py": GOOD_CODE}))}
+    post, api = server.client.post, "/api/v1/competitions/digits"
+    for ask in (
+        partial(server.submit, headers),
+        partial(post, "/api/v1/datasets", headers=headers, files=archive, data={"name": "d"}),
+        partial(visitor.post, "/competitions/digits/submit", files=archive),
+        partial(server.client.get, f"{api}/exports/audit", headers=headers),
+    ):
+        answer = ask()
+        assert (answer.status_code, "disk of the server is full" in answer.text) == (503, True), ask
+    with server.database.read() as session:
+        assert session.scalar(select(func.count()).select_from(Submission)) == 0

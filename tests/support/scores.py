@@ -1,18 +1,31 @@
-"""Scores put straight into the database, for tests of what is made of them."""
+"""Scores put straight into the database, and what workers and organisers then do to them."""
 
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from lethe.client.bundle import unpack
+from lethe.competition.visibility import Visibility
+from server import audit
+from server.audit import EventFilter
+from server.competitions import competitions
 from server.db import new_id, now
+from server.evaluations import evaluations
 from server.evaluations.evaluations import SCORER_VERSION
-from server.metric_results.metric_results import hash_parameters
+from server.metric_results import metric_results
+from server.metric_results.metric_results import ComputedMetric, hash_parameters
 from server.models.account import Account
 from server.models.competition import Competition, Membership, Split, Team
-from server.models.evaluation import Evaluation, MetricResult, PrivateScore, PublicScore
-from server.models.submission import Submission
+from server.models.evaluation import Evaluation, EvaluationState, MetricResult, PrivateScore, PublicScore
+from server.models.submission import Fault, Submission
+from server.scoring import scores
+from server.scoring.scores import ScoreRecord
+from tests.support.instance import GOOD_CODE, Instance
+
+BASE = "/api/v1/competitions/digits"
 
 
 def add_team(session: Session, competition: Competition, name: str, *, is_baseline: bool = False) -> Team:
@@ -125,3 +138,86 @@ def add_metric(session: Session, submission: Submission, metric_id: str, value: 
     row = MetricResult(evaluation_id=evaluation.id, metric_id=metric_id, value=value, **(written | fields))
     session.add(row)
     session.flush()
+
+
+def add_scored(server: Instance, competition: Competition, name: str = "ada", score: float = 0.1) -> Submission:
+    with server.database.write() as session:
+        public = competitions.get_split(session, competition, Visibility.PUBLIC)
+        submission = scored(session, add_team(session, competition, name), public, score)
+        submission.content_sha256 = server.storage.write("submissions/co/code", b"def unlearning(n, a, b, c): ...\n")
+        server.storage.write(
+            f"submissions/{submission.content_sha256[:2]}/{submission.content_sha256}",
+            b"def unlearning(n, a, b, c): ...\n",
+        )
+        return submission
+
+
+def actions(server: Instance, competition: Competition) -> list[tuple[str, str]]:
+    with server.database.read() as session:
+        events = audit.events(session, EventFilter(competition_id=competition.id))
+        return [(event.action, event.reason) for event in events]
+
+
+REPORT = {"metrics": [{"id": "accuracy_gap"}, {"id": "klom"}], "visible_to_participants": "public"}
+
+
+def scored_with_report(server: Instance, **report: object) -> str:
+    """Make a competition with a report and a scored submission of ada's. Return its id."""
+    server.competition()
+    with server.database.write() as session:
+        competition = session.scalars(select(Competition)).one()
+        competition.config = competition.config | {"report": REPORT | report}
+    sent = server.submit(server.participant("ada"), GOOD_CODE).json()["id"]
+    server.score(sent, 0.5)
+    return str(sent)
+
+
+def compute(server: Instance, submission: str, value: float = 0.123456) -> None:
+    """Do what the worker's task would."""
+    with server.database.write() as session:
+        evaluation = session.scalars(select(Evaluation).where(Evaluation.submission_id == submission)).one()
+        computed = ComputedMetric(metric_version=1, value=value, oracle=0.0123456, original=0.3, table={"n": 1})
+        metric_results.record(
+            session, {each.row_id: computed for each in metric_results.waiting(session, evaluation.id)}
+        )
+
+
+def finish_rejudged(
+    server: Instance,
+    submission: str,
+    score: float | None,
+    *,
+    fault: Fault = Fault.PARTICIPANT,
+    details: dict[str, Any] | None = None,
+) -> None:
+    """End the new evaluation of one submission, with a score or a failure."""
+    with server.database.write() as session:
+        new = Evaluation.submission_id == submission, Evaluation.is_current.is_(False)
+        evaluation = session.scalars(select(Evaluation).where(*new, Evaluation.state == "queued")).one()
+        if score is None:
+            evaluations.fail(session, evaluation, fault=fault, error_class="exception", error={})
+            return
+        evaluation.state = EvaluationState.SCORING.value
+        session.flush()
+        parts = {"forgetting_quality": score, "retain_ratio": 1.0, "test_ratio": 1.0}
+        found = ScoreRecord(final_score=score, details=details or {}, **parts)
+        assert scores.record(session, evaluation.id, found)
+
+
+def board(server: Instance) -> list[tuple[str, float]]:
+    return [(row["team"], row["score"]) for row in server.client.get(f"{BASE}/leaderboard").json()["rows"]]
+
+
+def fetch_bundle(server: Instance, slug: str, organiser: dict[str, str], folder: Path, **params: bool) -> Path:
+    """Return the folder with the unpacked bundle."""
+    answer = server.client.get(f"/api/v1/competitions/{slug}/bundle", headers=organiser, params=params)
+    assert answer.status_code == 200, answer.text
+    path = folder / "bundle.zip"
+    path.write_bytes(answer.content)
+    unpack(path, folder / slug)
+    return folder / slug
+
+
+def texts(folder: Path) -> str:
+    """Return everything that stands in a bundle's files."""
+    return "\n".join(path.read_text() for path in sorted(folder.rglob("*")) if path.is_file())

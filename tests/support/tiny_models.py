@@ -1,4 +1,4 @@
-"""Tiny causal language models of many architectures with a tokenizer of their own, as `save_pretrained` writes them."""
+"""Tiny causal language models of many architectures with a tokenizer, as `save_pretrained` writes them."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -6,6 +6,8 @@ from typing import Any, cast
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+
+from tests.support.towns import towns_toml
 
 TEXTS = [
     "Who wrote the book? Mara Quill wrote the book about the sea.",
@@ -73,3 +75,15 @@ def tokenizer(*, chat: bool = True) -> PreTrainedTokenizerFast:
     if chat:
         found.chat_template = CHAT
     return cast(PreTrainedTokenizerFast, found)
+
+
+def folder_toml(root: Path, architecture: str = "llama", *, more: str = "", **settings: Any) -> str:
+    """Return a competition whose network and tokenizer are the folder `model.v1` in `root`."""
+    write_model(root / "model.v1", architecture)
+    toml = towns_toml(root, **{"epochs": 2, "n_models": 4, **settings}).replace(
+        "vocabulary = 400", 'tokenizer = "model.v1"'
+    )
+    toml = toml.replace('schedule = "cosine"', 'schedule = "cosine"\nmin_train_accuracy = 0.001')
+    toml = toml.replace('kind = "causal-lm"', f'kind = "causal-lm"\n{more}')
+    start, end = toml.index('name = "llama"'), toml.index("[training]")
+    return toml[:start] + 'name = "transformers"\noptions = { pretrained = "model.v1" }\n' + toml[end:]

@@ -44,50 +44,34 @@ def test_what_does_not_compute_loads_no_torch(arguments: list[str], takes: str, 
     assert found.stdout.split() == tasks
 
 
-def test_worker_takes_its_own_kind_of_shards_alone() -> None:
-    assert [name for name, _, _ in queues()] == [
-        "lethe.control",
-        "lethe.prepare",
-        "lethe.cpu",
-        "lethe.messages",
-        "lethe.metrics",
-    ]
-    assert [name for name, _, _ in queues(LETHE_WORKER_DEVICE="cuda", LETHE_WORKER_PREPARES="false")] == [
-        "lethe.control",
-        "lethe.cuda",
-        "lethe.messages",
-        "lethe.metrics",
-    ]
+OWN_QUEUES = {
+    "LETHE_QUEUE_COMPETITIONS": "faces,digits",
+    "LETHE_WORKER_PREPARES": "false",
+    "LETHE_WORKER_TAKES": "shards",
+}
 
 
-def test_worker_without_a_way_out_leaves_messages_to_another() -> None:
-    assert [name for name, _, _ in queues(LETHE_WORKER_TAKES="shards")] == [
-        "lethe.control",
-        "lethe.prepare",
-        "lethe.cpu",
-        "lethe.metrics",
-    ]
-    assert [name for name, _, _ in queues(LETHE_WORKER_TAKES="messages")] == ["lethe.messages"]
-
-
-def test_worker_with_competitions_reads_their_queues() -> None:
-    own = {"LETHE_QUEUE_COMPETITIONS": "faces,digits", "LETHE_WORKER_PREPARES": "false", "LETHE_WORKER_TAKES": "shards"}
-    for served, taken in (
-        ("digits", ["lethe.control", "lethe.cpu.digits", "lethe.metrics"]),
-        ("digits,mnist", ["lethe.control", "lethe.cpu", "lethe.cpu.digits", "lethe.metrics"]),
-        ("", ["lethe.control", "lethe.cpu", "lethe.metrics"]),
-    ):
-        assert [name for name, _, _ in queues(LETHE_WORKER_COMPETITIONS=served, **own)] == taken
+@pytest.mark.parametrize(
+    ("environment", "taken"),
+    [
+        ({}, "control prepare cpu messages metrics"),
+        ({"LETHE_WORKER_DEVICE": "cuda", "LETHE_WORKER_PREPARES": "false"}, "control cuda messages metrics"),
+        ({"LETHE_WORKER_TAKES": "shards"}, "control prepare cpu metrics"),  # it has no way out
+        ({"LETHE_WORKER_TAKES": "messages"}, "messages"),
+        (OWN_QUEUES | {"LETHE_WORKER_COMPETITIONS": "digits"}, "control cpu.digits metrics"),
+        (OWN_QUEUES | {"LETHE_WORKER_COMPETITIONS": "digits,mnist"}, "control cpu cpu.digits metrics"),
+        (OWN_QUEUES | {"LETHE_WORKER_COMPETITIONS": ""}, "control cpu metrics"),
+    ],
+)
+def test_worker_reads_the_queues_of_its_kind_and_competitions(environment, taken):
+    found = queues(**environment)
+    assert [name for name, _, _ in found] == [f"lethe.{name}" for name in taken.split()]
+    assert len({(exchange, key) for _, exchange, key in found}) == len(found), "no message reaches two"
 
 
 def test_shard_is_told_of_in_its_competitions_queue_as_well() -> None:
     assert shard_queues(RoutingKey("cuda", "digits"), {"digits"}) == ["lethe.cuda", "lethe.cuda.digits"]
     assert shard_queues(RoutingKey(None, "faces"), {"digits"}) == ["lethe.cpu"]
-
-
-def test_no_message_reaches_two_queues() -> None:
-    found = queues()
-    assert len({(exchange, key) for _, exchange, key in found}) == len(found)
 
 
 def test_worker_takes_scores_then_preparations_then_its_own_messages(redis_url: str) -> None:

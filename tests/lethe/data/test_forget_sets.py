@@ -13,7 +13,7 @@ from lethe.data.datasets.image_dataset import ImageDataset
 from lethe.data.errors import InvalidSplit
 from lethe.data.forget_sets import Drawn, cut_dataset, draw_forget_set
 from tests.lethe.conftest import MakeCompetition
-from tests.support.toy_images import toy
+from tests.support.images import toy
 
 TRAIN = np.arange(80)
 

@@ -19,7 +19,7 @@ from lethe.metrics.scoring.arrays import logit_scaled_confidences
 from lethe.networks.builders import build, to_inputs
 from lethe.preparation.prepare import prepare_split
 from tests.lethe.conftest import competition
-from tests.support.ordered_network import IN_ORDER
+from tests.support.images import IN_ORDER
 
 pytestmark = pytest.mark.usefixtures("trusted_network_source")
 

@@ -21,8 +21,7 @@ from lethe.networks.builders import build, limit_parameters
 from lethe.preparation.prepare import prepare_split
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from lethe.training.pretrained import load_pretrained
-from tests.support.folder_towns import folder_toml
-from tests.support.tiny_models import ARCHITECTURES, write_model
+from tests.support.tiny_models import ARCHITECTURES, folder_toml, write_model
 from tests.support.towns import write_towns
 
 

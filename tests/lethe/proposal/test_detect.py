@@ -22,8 +22,8 @@ from lethe.preparation.task_kinds import forward_operations
 from lethe.proposal.detect import Detected, detect
 from lethe.proposal.propose import propose, slug_of
 from lethe.proposal.source import ImageHeader, open_archive, read_header
+from tests.support.images import png
 from tests.support.instance import make_zip
-from tests.support.pictures import png
 
 
 class Files:

@@ -13,7 +13,7 @@ from lethe.errors import InvalidSubmission
 from lethe.submission.ipython_magics import is_python, to_python
 from lethe.submission.notebook import Mode, code_cells
 from lethe.submission.package import load_package
-from tests.support.notebook_file import notebook
+from tests.support.notebooks import notebook
 
 BOTH: tuple[Mode, ...] = ("function", "notebook")
 

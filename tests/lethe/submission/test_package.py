@@ -14,7 +14,7 @@ from lethe.errors import InvalidSubmission
 from lethe.submission.archive import SOURCE_MIB
 from lethe.submission.package import LineEdits, PackageLimits, accepted_files, as_it_is_run, load_package, read_zip
 from tests.support.instance import GOOD_CODE, make_zip
-from tests.support.notebook_file import notebook
+from tests.support.notebooks import notebook
 
 
 def entry(name: str, *, mode: int = 0, content: bytes = b"x", **values: int) -> bytes:

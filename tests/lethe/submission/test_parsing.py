@@ -18,7 +18,7 @@ from lethe.submission.parsing import parse_python
 from lethe.submission.requirements import unmet_requirements
 from scripts import library_pages
 from tests.support.instance import make_zip
-from tests.support.notebook_file import notebook
+from tests.support.notebooks import notebook
 
 DOUBTFUL = 'PATTERN = "\\d+"\n'  # no escape of Python's: it warns, with each release louder
 

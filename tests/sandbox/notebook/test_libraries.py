@@ -16,7 +16,7 @@ from sandbox.launcher import Launcher, SandboxSpec
 from server.config import get_settings
 from tests.sandbox.notebook.conftest import FOLDER, POLICY, Notebooks
 from tests.support.forked_children import run_code, run_module
-from tests.support.programs import FUNCTION, LOOP, SCRIPT, SEEDS
+from tests.support.notebooks import FUNCTION, LOOP, SCRIPT, SEEDS
 from worker.evaluation.notebook_runs import notebook_mounts
 
 SETS = get_settings().library_sets

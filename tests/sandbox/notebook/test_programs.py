@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load, load_file
 
 from tests.sandbox.notebook.conftest import Notebooks
-from tests.support.programs import FUNCTION, LOOP, SCRIPT, SEEDS
+from tests.support.notebooks import FUNCTION, LOOP, SCRIPT, SEEDS
 
 pytestmark = pytest.mark.slow
 

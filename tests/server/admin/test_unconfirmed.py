@@ -17,8 +17,8 @@ from server.models.submission import Submission
 from server.scoring import scores
 from server.web.organiser.checklist import checklist
 from tests.support.instance import Instance
-from tests.support.rejudging import BASE, finish
-from tests.support.scores import add_team, scored
+from tests.support.scores import BASE, add_team, scored
+from tests.support.scores import finish_rejudged as finish
 from tests.support.tasks import open_tasks, part_ids
 from tests.support.web import Visitor, plain_text
 

@@ -24,7 +24,7 @@ from server.models.account import Account, Role
 from server.models.competition import Competition, CompetitionOrganiser
 from server.storage import content_key
 from server.submissions import receipts
-from tests.support.archives import SPLIT_FILE, Other, changed, listed, play
+from tests.server.archives.conftest import SPLIT_FILE, Other, changed, listed, play
 from tests.support.instance import PASSWORD, Instance, instance
 
 Change = Callable[[list[dict[str, Any]]], None]

@@ -1,4 +1,4 @@
-"""A competition goes to another instance, on another kind of database, and is the same there."""
+"""A competition goes to another instance, on another kind of database, with all its tasks, and is the same there."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from lethe.competition.section import SCHEMA_VERSION
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput
 from server.accounts import accounts
-from server.archives.exporter import MANIFEST, OWN_PARTS, PEOPLE, rows, write
+from server.archives.exporter import MANIFEST, OWN_PARTS, PEOPLE, RENAMED, read_row, rows, unknown_columns, write
 from server.archives.importer import read
 from server.competitions.stored_file import stored_file
 from server.config import Settings, get_settings
@@ -27,8 +27,9 @@ from server.models.account import Account, Role
 from server.models.competition import Competition
 from server.models.submission import Submission
 from server.submissions import receipts
-from tests.support.archives import SPLIT_FILE, Other, changed, listed
+from tests.server.archives.conftest import SPLIT_FILE, Other, changed, listed
 from tests.support.instance import PASSWORD, Instance
+from tests.support.tasks import open_tasks, part_ids, score_parts
 
 
 def everything(database: Database) -> dict[str, list[dict[str, Any]]]:
@@ -119,6 +120,8 @@ def test_people_come_as_placeholders(server: Instance, archive: Path, elsewhere:
 
 
 def test_competition_that_is_here_is_not_brought_again(server: Instance, archive: Path, elsewhere: Other) -> None:
+    with pytest.raises(Conflict, match="exists"):  # a file is not written over either
+        write(server.database, server.storage, get_settings(), slug="digits", path=archive)
     elsewhere.read(archive)
     with pytest.raises(Conflict, match="called 'digits'"):
         elsewhere.read(archive)
@@ -128,11 +131,6 @@ def test_competition_that_is_here_is_not_brought_again(server: Instance, archive
         read(server.database, server.storage, archive)
 
 
-def test_export_never_writes_over_a_file(server: Instance, archive: Path) -> None:
-    with pytest.raises(Conflict, match="exists"):
-        write(server.database, server.storage, get_settings(), slug="digits", path=archive)
-
-
 def without_table(archive: Path, target: Path, table: str) -> Path:
     """Copy an archive as if it had been written before there was a table."""
     manifest = json.loads(ZipFile(archive).read(MANIFEST))
@@ -140,26 +138,16 @@ def without_table(archive: Path, target: Path, table: str) -> Path:
     return changed(archive, target, {f"rows/{table}.jsonl": None, MANIFEST: json.dumps(manifest).encode()})
 
 
-def test_archive_older_than_metrics_is_read_without_them(archive: Path, elsewhere: Other, tmp_path: Path) -> None:
-    elsewhere.read(without_table(archive, tmp_path / "old.zip", "metric_results"))
-    found = everything(elsewhere.database)
-    assert found["metric_results"] == []
-    assert found["public_scores"] != []
-
-
-def test_archive_older_than_participants_is_read_without_them(archive: Path, elsewhere: Other, tmp_path: Path) -> None:
-    later = ("participants", "competition_texts", "terms_acceptances", "questions")
-    older = archive
-    for name in later:
-        older = without_table(older, tmp_path / f"without-{name}.zip", name)
-    elsewhere.read(older)
-    after = everything(elsewhere.database)
-    assert [after[name] for name in later] == [[]] * 4
-
-
-def test_archive_without_a_table_that_all_have_is_refused(archive: Path, elsewhere: Other, tmp_path: Path) -> None:
+def test_archive_is_read_without_tables_that_came_later_and_not_without_others(archive, elsewhere, tmp_path):
     with pytest.raises(InvalidInput, match="has no rows/shards"):
         elsewhere.read(without_table(archive, tmp_path / "cut.zip", "shards"))
+    later = ("metric_results", "participants", "competition_texts", "terms_acceptances", "questions")
+    for name in later:
+        archive = without_table(archive, tmp_path / f"without-{name}.zip", name)
+    elsewhere.read(archive)
+    found = everything(elsewhere.database)
+    assert [found[name] for name in later] == [[]] * len(later)
+    assert found["public_scores"] != []
 
 
 def test_archive_that_is_not_what_it_says_changes_nothing(server, archive, elsewhere, tmp_path):
@@ -215,6 +203,9 @@ def of_the_next_version(archive: Path, path: Path, *, schema_version: int) -> Pa
 
 
 def test_archive_of_the_next_version_is_read_leniently(archive: Path, elsewhere: Other, tmp_path: Path) -> None:
+    newer = of_the_next_version(archive, tmp_path / "newer.zip", schema_version=SCHEMA_VERSION + 1)
+    with pytest.raises(Conflict, match="bring it up to date first"):  # it computes otherwise
+        elsewhere.read(newer)
     made = elsewhere.read(of_the_next_version(archive, tmp_path / "next.zip", schema_version=SCHEMA_VERSION))
     assert made.left_out == ("competitions.of_the_next", "submissions.of_the_next")
     with elsewhere.database.read() as session:
@@ -222,7 +213,91 @@ def test_archive_of_the_next_version_is_read_leniently(archive: Path, elsewhere:
         assert (competition.config["of_the_next"], stored_file(competition).slug) == ({"a": 1}, "digits")
 
 
-def test_archive_that_a_newer_version_computes_otherwise_is_refused(archive, elsewhere, tmp_path):
-    path = of_the_next_version(archive, tmp_path / "next.zip", schema_version=SCHEMA_VERSION + 1)
-    with pytest.raises(Conflict, match="bring it up to date first"):
-        elsewhere.read(path)
+ROWS = "rows/competitions.jsonl"
+
+
+@pytest.fixture
+def sent(server: Instance) -> str:
+    """A submission that has a score in each task."""
+    open_tasks(server, server.account("olga", Role.ORGANISER))
+    submission: str = server.submit(server.participant(), slug="three").json()["id"]
+    score_parts(server, submission, faces=0.1, digits=0.2, authors=0.3)
+    return submission
+
+
+@pytest.fixture
+def of_tasks(server: Instance, sent: str, tmp_path: Path) -> Path:
+    server.storage.write("splits/three--faces/private/manifest.json", b"{}")
+    path = tmp_path / "three.zip"
+    write(server.database, server.storage, get_settings(), slug="three", path=path)
+    return path
+
+
+def standings(database: Database) -> list[Any]:
+    with database.read() as session:
+        competitions = session.scalars(select(Competition).order_by(Competition.slug)).all()
+        found = [boards.whole_board(session, each, Visibility.PUBLIC) for each in competitions]
+    return [[(row.rank, row.entry.team, row.entry.score) for row in board.rows] for board in found]
+
+
+def test_tasks_go_along(server: Instance, sent: str, of_tasks: Path, elsewhere: Other) -> None:
+    brought = elsewhere.read(of_tasks)
+    assert brought.receipts == 3
+    assert standings(elsewhere.database) == standings(server.database)
+    assert elsewhere.storage.read("splits/three--faces/private/manifest.json") == b"{}"
+    with elsewhere.database.read() as session:
+        parts = session.scalars(select(Submission.id).where(Submission.parent_id == sent)).all()
+    assert set(parts) == set(part_ids(server, sent).values())
+
+
+def test_a_task_alone_is_not_exported(server: Instance, sent: str, tmp_path: Path) -> None:
+    with pytest.raises(Conflict, match="do this to three"):
+        write(server.database, server.storage, get_settings(), slug="three--faces", path=tmp_path / "task.zip")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda row: row | {"state": "final"}, "in the state final"),
+        (lambda row: row | {"task_name": "birds"}, "has the task three--faces"),
+        (lambda row: None, "does not hold the tasks"),
+    ],
+)
+def test_tasks_that_do_not_fit_are_refused(of_tasks, elsewhere, tmp_path, change, said):
+    rows = [json.loads(line) for line in ZipFile(of_tasks).read(ROWS).splitlines()]
+    wrong = [change(row) if row["slug"] == "three--faces" else row for row in rows]
+    data = "".join(json.dumps(row) + "\n" for row in wrong if row is not None).encode()
+    forged = changed(of_tasks, tmp_path / "forged.zip", listed(of_tasks, ROWS, data))
+    with pytest.raises(InvalidInput, match=said):
+        elsewhere.read(forged)
+
+
+def test_receipt_of_a_submission_holds_those_of_its_parts(server: Instance, sent: str) -> None:
+    with server.database.read() as session:
+        whole = session.get_one(Submission, sent)
+        session.refresh(whole, ["competition"])
+        receipt = receipts.issue(session, get_settings(), whole, Visibility.PUBLIC, is_organiser=True)
+    verify(receipt)
+    assert {name: part["score"]["final_score"] for name, part in receipt["tasks"].items()} == {
+        "faces": 0.1,
+        "digits": 0.2,
+        "authors": 0.3,
+    }
+    for part in receipt["tasks"].values():
+        verify(part)
+        assert part["submission"]["part_of"] == sent
+    receipt["tasks"]["faces"]["score"]["final_score"] = 0.9
+    with pytest.raises(InvalidInput, match="signature does not fit"):
+        verify(receipt)
+
+
+@pytest.mark.parametrize(("table", "column"), list(RENAMED))
+def test_renamed_columns_of_older_archives_are_read(table: str, column: str) -> None:
+    (part,) = (part for part in OWN_PARTS if part.name == table)
+    assert read_row(part, {"id": 1, column: None}) == {"id": 1, RENAMED[table, column]: None}
+
+
+def test_unknown_columns_are_left_out() -> None:
+    row = {"id": "a", "colour": "red"}
+    assert read_row(OWN_PARTS[0], row) == {"id": "a"}
+    assert unknown_columns(OWN_PARTS[0], row) == {"competitions.colour"}

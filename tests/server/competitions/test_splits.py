@@ -25,8 +25,9 @@ from server.models.submission import Fault
 from tests.lethe.conftest import competition
 from tests.server.evaluations.conftest import competition_file
 from tests.support.instance import Instance
-from tests.support.rejudging import BASE, finish
-from tests.support.rejudging import board as whole_board
+from tests.support.scores import BASE
+from tests.support.scores import board as whole_board
+from tests.support.scores import finish_rejudged as finish
 from tests.support.web import Visitor
 
 ROOT = Path(__file__).parents[3]

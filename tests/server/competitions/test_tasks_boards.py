@@ -16,8 +16,8 @@ from server.models.competition import Competition, CompetitionState
 from server.models.submission import Fault
 from server.starter_kit import kit_key
 from server.submissions.receipts import sign
-from tests.support.bundles import fetch_bundle
 from tests.support.instance import Instance
+from tests.support.scores import fetch_bundle
 from tests.support.tasks import FACES, open_tasks, part_ids, score_parts, send
 
 API = "/api/v1/competitions"

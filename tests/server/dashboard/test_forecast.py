@@ -76,27 +76,9 @@ def filled(server: Instance, waits_s: list[float]) -> Competition:
     return competition
 
 
-def test_capacity_counts_the_workers_that_are_there(server: Instance) -> None:
-    competition = filled(server, [float(wait) for wait in range(1, 101)])
-    with server.database.read() as session:
-        found = get_dashboard(session, [competition])
-    assert found.capacity.workers == 2
-    assert found.capacity.runs_per_hour == pytest.approx(2 * 2 * 3600 / 36)
-    waits = found.capacity.waits
-    assert waits is not None
-    assert (waits.median_s, waits.p90_s, waits.p99_s) == pytest.approx((50.0, 90.0, 99.0), abs=1e-3)
-
-
-def test_the_close_is_foretold_from_what_teams_may_send(server: Instance) -> None:
-    competition = filled(server, [1.0])
-    with server.database.read() as session:
-        found = get_dashboard(session, [competition]).rescoring["digits"]
-    assert (found.finals, found.runs) == (3, 12)  # two of ada's three, mary's one; four runs each
-    assert found.seconds == pytest.approx(12 * 3600 / 400)
-
-
-def test_expected_finals_are_counted_again_in_the_background(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    competition, counted = filled(server, [1.0]), []
+def test_capacity_and_close_are_foretold_from_workers_and_what_teams_may_send(server, monkeypatch):
+    """Expected finals are counted again in the background."""
+    competition, counted = filled(server, [float(wait) for wait in range(1, 101)]), []
 
     class Kept:
         def get(self, _key: object, compute: Callable[[], object], *, in_background: Callable[[], object]) -> object:
@@ -105,8 +87,16 @@ def test_expected_finals_are_counted_again_in_the_background(server: Instance, m
 
     monkeypatch.setattr(dashboard, "_expected", Kept())
     with server.database.read() as session:
-        found = get_dashboard(session, [competition]).rescoring["digits"]
-    assert counted == [{competition.id: found.finals}] == [{competition.id: 3}]
+        found = get_dashboard(session, [competition])
+    assert found.capacity.workers == 2
+    assert found.capacity.runs_per_hour == pytest.approx(2 * 2 * 3600 / 36)
+    waits = found.capacity.waits
+    assert waits is not None
+    assert (waits.median_s, waits.p90_s, waits.p99_s) == pytest.approx((50.0, 90.0, 99.0), abs=1e-3)
+    close = found.rescoring["digits"]
+    assert (close.finals, close.runs) == (3, 12)  # two of ada's three, mary's one; four runs each
+    assert close.seconds == pytest.approx(12 * 3600 / 400)
+    assert counted == [{competition.id: 3}]
 
 
 def test_nothing_is_foretold_of_time_before_anything_ran(server: Instance) -> None:

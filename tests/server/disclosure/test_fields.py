@@ -26,9 +26,8 @@ from server.main import create_app
 from server.models.evaluation import MetricResult, PublicScore, Shard, ShardAttempt
 from server.models.submission import Fault, Submission
 from server.web.cookies import SESSION_COOKIE
-from tests.support.addresses import addresses
-from tests.support.audiences import ACCOUNT, ANYBODY, FOR, TEAM
 from tests.support.instance import Instance
+from tests.support.routes import ACCOUNT, ANYBODY, FOR, TEAM, addresses
 
 SHOWN = frozenset({gate.ShownNumber, gate.ShownMoment, gate.ShownText, gate.ShownTable})
 FILES = frozenset({"CompetitionFile", "Limits"})  # what organisers wrote: its fields are declared by whoever holds it

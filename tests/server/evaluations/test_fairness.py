@@ -59,16 +59,6 @@ def test_a_flooding_team_delays_no_other(database: Database, submit: Submit) -> 
     assert all(served[at : at + 3] == [served[at]] * 3 for at in range(0, 3 * TEAMS, 3)), "what has begun ends first"
 
 
-def test_priority_goes_before_fairness(database: Database, submit: Submit) -> None:
-    submit("flood")
-    urgent = submit("flood")
-    submit("other")
-    with database.write() as session:
-        ids = [s.id for s in session.query(Shard).order_by(Shard.id)][3:6]
-        session.execute(update(Shard).where(Shard.id.in_(ids)).values(turn=-5))
-    assert [claim(database).submission_id for _ in range(3)] == [urgent.id] * 3
-
-
 def test_smoke_runs_of_a_flood_delay_no_score(database: Database, competition: Competition, submit: Submit) -> None:
     """One smoke run of a team at a time goes before every team's runs; the next ones wait for the team's turn."""
     for _ in range(30):

@@ -1,25 +1,27 @@
 """Leases: what each step changes, and that an attempt which is no longer current changes nothing."""
 
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import event, update
 
 from server.db import Database, clock, database_time, now
-from server.evaluations import evaluation_repository, evaluations, lease_reaper, leases
+from server.evaluations import evaluations, lease_reaper, lease_repository, leases
 from server.evaluations.claimed_shard import ClaimedShard, ShardFailure, run_seed, sample_data
+from server.evaluations.lease_repository import EvaluationRuns
 from server.models.competition import Competition, Split
-from server.models.evaluation import Evaluation, PublicScore, Shard, ShardAttempt
+from server.models.evaluation import Evaluation, Shard, ShardAttempt
 from server.models.submission import Fault, Submission
 from server.models.worker import Worker
-from server.queue import EVALUATE_SHARD, MAX_WAKE_UPS, SCORE_EVALUATION
-from server.scoring import scores
-from server.scoring.scores import ScoreRecord
+from server.queue import EVALUATE_SHARD, SCORE_EVALUATION
 from tests.server.evaluations.conftest import SHARD_RUNS, N, Submit, add_submission
 from tests.support.instance import Instance, competition_toml
 from tests.support.leases import claim, close, stage
 
-SCORE = ScoreRecord(final_score=0.1, forgetting_quality=0.1, retain_ratio=1.0, test_ratio=1.0, details={})
+WALL_TIME_S = 8 * 3600.0
 
 
 def test_start_cuts_every_run_into_exactly_one_shard(database: Database, submit: Submit, sent: list[str]) -> None:
@@ -34,15 +36,10 @@ def test_start_twice_makes_one_evaluation(database: Database, competition: Compe
     submission = submit("a")
     with database.write() as session:
         evaluation = session.query(Evaluation).one()
-        again = evaluations.start(
-            session, session.merge(submission), evaluation_split(session, evaluation), smoke=False
-        )
+        split = session.get_one(Split, evaluation.split_id)
+        again = evaluations.start(session, session.merge(submission), split, smoke=False)
         assert again.id == evaluation.id
         assert session.query(Shard).count() == 3
-
-
-def evaluation_split(session, evaluation):  # type: ignore[no-untyped-def]
-    return session.get_one(Split, evaluation.split_id)
 
 
 def test_claim_seeds_depend_on_split_and_run_only(database: Database, submit: Submit) -> None:
@@ -58,204 +55,52 @@ def test_claim_seeds_depend_on_split_and_run_only(database: Database, submit: Su
     assert len(set.union(*seeds.values())) == N
 
 
-def test_claim_with_nothing_queued_gives_none(database: Database) -> None:
-    with database.write() as session:
-        assert leases.claim(session, worker="w", lease_s=1) is None
-
-
-def test_claim_serves_a_team_with_nothing_open_before_another_of_a_flood(database: Database, submit: Submit) -> None:
-    flood = [submit("flood").id for _ in range(3)]
-    late = submit("late")
-    assert [claim(database).submission_id for _ in range(7)] == [flood[0]] * 3 + [late.id] * 3 + [flood[1]]
-
-
 def test_smoke_run_has_no_seed_of_a_run_on_hidden_data(database, competition, sent):
-    add_submission(database, competition, "a", smoke=True)
-    smoke = claim(database)
-    assert close(database, smoke)
-    seeds: set[int] = set()
-    for _ in range(3):
-        seeds |= set(claim(database).seeds)
-    assert len(seeds) == N
-    assert not seeds & set(smoke.seeds)
-
-
-def test_smoke_runs_of_two_submissions_have_different_seeds(database, competition, sent):
+    """Nor one of another submission's smoke run."""
     for team in ("a", "b"):
         add_submission(database, competition, team, smoke=True)
-    assert claim(database).seeds != claim(database).seeds
+    smokes = [claim(database) for _ in range(2)]
+    assert all(close(database, smoke) for smoke in smokes)
+    seeds = {seed for _ in range(6) for seed in claim(database).seeds}
+    assert len(seeds) == N
+    assert len(seeds | {seed for smoke in smokes for seed in smoke.seeds}) == N + 2
 
 
-def test_smoke_goes_before_runs_and_is_followed_by_them(database, competition, sent):
-    waiting = add_submission(database, competition, "a")
+def test_smoke_run_is_followed_by_runs_and_costs_the_evaluation_no_time(database, competition, sent):
     submission = add_submission(database, competition, "a", smoke=True)
     smoke = claim(database)
-    assert (smoke.submission_id, smoke.kind, smoke.n_runs) == (submission.id, "smoke", 1)
-    assert stage(database, submission) == "smoke"
-    assert close(database, smoke)
+    assert (smoke.kind, smoke.n_runs, stage(database, submission)) == ("smoke", 1, "smoke")
+    assert close(database, smoke, wall_time_s=2 * WALL_TIME_S)
     assert stage(database, submission) == "running"
-    assert stage(database, waiting) == "queued"
-    with database.read() as session:
-        assert session.query(Shard).filter_by(kind="runs").count() == 6
+    shard = claim(database)
+    assert (shard.kind, shard.n_runs) == ("runs", SHARD_RUNS)
+    assert close(database, shard, wall_time_s=WALL_TIME_S - 1)
+    assert stage(database, submission) == "running"
 
 
-def test_last_shard_asks_for_the_score_once(database: Database, submit: Submit, sent: list[str]) -> None:
+def test_last_of_shards_closed_at_once_asks_for_the_score_once(database, submit, sent):
     submission = submit("a")
     shards = [claim(database) for _ in range(3)]
-    assert [close(database, shard) for shard in shards] == [True, True, True]
-    assert sent.count(SCORE_EVALUATION) == 1
+    together = threading.Barrier(len(shards))
+
+    def end(shard: ClaimedShard) -> bool:
+        together.wait(30)
+        return close(database, shard)
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(end, shards)) == [True] * 3
     assert stage(database, submission) == "scoring"
     assert not close(database, shards[2])
     assert sent.count(SCORE_EVALUATION) == 1
 
 
-def all_runs_done(database: Database, submission: Submission) -> str:
-    """Close all shards of the only submission. Return its evaluation's id."""
-    for shard in [claim(database) for _ in range(3)]:
-        assert shard.submission_id == submission.id
-        close(database, shard)
-    return shard.evaluation_id
-
-
-def test_score_is_requested_again_whatever_the_workers_clock(database, submit, sent, monkeypatch):
-    for module in ("evaluations", "lease_repository"):
-        monkeypatch.setattr(f"server.evaluations.{module}.now", lambda: now() + timedelta(hours=1))
-    all_runs_done(database, submit("a"))
-    sent.clear()  # the message is lost
-    with database.write() as session:
-        assert lease_reaper.sweep(session, clock(session) + timedelta(seconds=11), max_attempts=3).scores_asked == 1
-    assert sent == [SCORE_EVALUATION]
-
-
-def test_score_is_not_requested_again_while_a_worker_holds_it(
-    database: Database, submit: Submit, sent: list[str]
-) -> None:
-    evaluation_id = all_runs_done(database, submit("a"))
-    with database.write() as session:
-        later = clock(session) + timedelta(seconds=11)
-        assert scores.claim(session, evaluation_id, lease_s=60.0)
-        assert lease_reaper.sweep(session, later, max_attempts=3).scores_asked == 0
-        session.get_one(Evaluation, evaluation_id).scoring_until = clock(session) - timedelta(seconds=1)
-        assert lease_reaper.sweep(session, later, max_attempts=3).scores_asked == 1
-
-
-def test_scorer_that_hangs_is_given_up_after_a_day(database: Database, submit: Submit, sent: list[str]) -> None:
-    evaluation_id = all_runs_done(database, submit("a"))
-    with database.write() as session:
-        attempt = scores.claim(session, evaluation_id, lease_s=60.0)
-        assert attempt
-        session.get_one(Evaluation, evaluation_id).finished_at = clock(session) - timedelta(hours=25)
-        session.flush()
-        lease_reaper.sweep(session, clock(session), max_attempts=3)
-        assert session.get_one(Evaluation, evaluation_id).state == "failed"
-        still_held = evaluation_repository.hold_scoring(session, evaluation_id, attempt, lease_s=60.0)
-        assert not still_held, "its heartbeat stops"
-
-
-def test_scorer_that_lost_its_lease_changes_nothing_of_the_next(
-    database: Database, submit: Submit, sent: list[str]
-) -> None:
-    evaluation_id = all_runs_done(database, submit("a"))
-    with database.write() as session:
-        former = scores.claim(session, evaluation_id, lease_s=-1.0)
-        assert former
-    with database.write() as session:
-        assert evaluation_repository.hold_scoring(session, evaluation_id, former, lease_s=-1.0)  # nobody has it yet
-        current = scores.claim(session, evaluation_id, lease_s=60.0)
-        assert current == former + 1
-        assert scores.record(session, evaluation_id, SCORE)
-    with database.write() as session:
-        until = session.get_one(Evaluation, evaluation_id).scoring_until
-        assert not evaluation_repository.hold_scoring(session, evaluation_id, former, lease_s=600.0)
-        assert not evaluation_repository.end_scoring(session, evaluation_id, former)
-        scores.record_doubt(session, evaluation_id, former, {"by": "former"})
-    with database.write() as session:
-        assert session.get_one(Evaluation, evaluation_id).scoring_until == until
-        assert session.query(PublicScore).one().details == {}
-        scores.record_doubt(session, evaluation_id, current, {"by": "current"})
-    with database.read() as session:
-        assert session.get_one(Evaluation, evaluation_id).scoring_until is None
-        assert session.query(PublicScore).one().details == {"flags": {"by": "current"}}
-
-
-def test_lease_of_a_score_from_before_the_clock_was_set_back_is_shortened(
-    database: Database, submit: Submit, sent: list[str]
-) -> None:
-    evaluation_id = all_runs_done(database, submit("a"))
-    with database.write() as session:
-        evaluation = session.get_one(Evaluation, evaluation_id)
-        at = clock(session)
-        evaluation.scoring_until = at + timedelta(hours=10)
-        session.flush()
-        lease_reaper.sweep(session, at, max_attempts=3, lease_s=60.0)
-        session.refresh(evaluation)
-        assert evaluation.scoring_until == at + timedelta(seconds=60)
-
-
-def test_score_is_requested_again_as_soon_as_the_sweeper_says(database, submit, sent):
-    all_runs_done(database, submit("a"))
-    sent.clear()  # the message is lost
-    with database.write() as session:
-        later, two = clock(session) + timedelta(seconds=3), timedelta(seconds=2)
-        assert lease_reaper.sweep(session, later, max_attempts=3).scores_asked == 0
-        assert lease_reaper.sweep(session, later, max_attempts=3, resent_after=two).scores_asked == 1
-    assert sent == [SCORE_EVALUATION]
-
-
-def test_many_missing_scores_are_asked_for_a_few_at_a_time(database: Database, submit: Submit, sent: list[str]) -> None:
-    for number in range(MAX_WAKE_UPS + 2):
-        all_runs_done(database, submit(f"team-{number}"))
-    sent.clear()
-    with database.write() as session:
-        assert (
-            lease_reaper.sweep(session, clock(session) + timedelta(seconds=11), max_attempts=3).scores_asked
-            == MAX_WAKE_UPS
-        )
-    assert sent == [SCORE_EVALUATION] * MAX_WAKE_UPS
-
-
-def test_unscorable_for_a_day_ends_in_a_refunded_failure(database: Database, submit: Submit, sent: list[str]) -> None:
-    submission = submit("a")
-    evaluation_id = all_runs_done(database, submission)
-    for hours, expected in ((23, "scoring"), (25, "failed")):
-        with database.write() as session:
-            lease_reaper.sweep(session, clock(session) + timedelta(hours=hours), max_attempts=3)
-        assert stage(database, submission) == expected
-    with database.read() as session:
-        ended = session.get_one(Submission, submission.id)
-        assert (ended.fault, ended.error_class, ended.refunded) == ("host", "not-scored", True)
-    with database.write() as session:
-        assert not scores.record(session, evaluation_id, SCORE)
-
-
-def test_score_is_recorded_exactly_once(database: Database, submit: Submit) -> None:
-    submission = submit("a")
-    for shard in [claim(database) for _ in range(3)]:
-        close(database, shard)
-        evaluation_id = shard.evaluation_id
-    with database.write() as session:
-        assert scores.record(session, evaluation_id, SCORE)
-    with database.write() as session:
-        assert not scores.record(session, evaluation_id, SCORE.model_copy(update={"final_score": 0.9}))
-    with database.read() as session:
-        assert [row.final_score for row in session.query(PublicScore)] == [0.1]
-    assert stage(database, submission) == "scored"
-
-
-def test_score_before_the_last_shard_is_refused(database: Database, submit: Submit) -> None:
-    submit("a")
-    shard = claim(database)
-    with database.write() as session:
-        assert scores.claim(session, shard.evaluation_id, lease_s=60.0) is None
-        assert not scores.record(session, shard.evaluation_id, SCORE)
-
-
 def test_lost_lease_is_requeued_and_the_zombie_is_refused(database: Database, submit: Submit, sent: list[str]) -> None:
     submit("a")
-    zombie = claim(database, lease_s=-1)
+    living, zombie = claim(database), claim(database, lease_s=-1)
     with database.write() as session:
         assert lease_reaper.sweep(session, now(), max_attempts=3).leases_lost == 1
-    heir = next(s for s in (claim(database) for _ in range(3)) if s.shard_id == zombie.shard_id)
+        assert session.get_one(Shard, living.shard_id).state == "leased"
+    heir = next(s for s in (claim(database) for _ in range(2)) if s.shard_id == zombie.shard_id)
     assert heir.attempt == zombie.attempt + 1
     with database.write() as session:
         assert not leases.heartbeat(session, zombie, lease_s=60, runs_done=1, wall_time_s=1)
@@ -266,13 +111,6 @@ def test_lost_lease_is_requeued_and_the_zombie_is_refused(database: Database, su
     with database.read() as session:
         attempts = session.query(ShardAttempt).filter_by(shard_id=heir.shard_id).order_by(ShardAttempt.attempt)
         assert [attempt.outcome for attempt in attempts] == ["lost", "done"]
-
-
-def test_sweep_leaves_a_living_lease_alone(database: Database, submit: Submit) -> None:
-    submit("a")
-    claim(database, lease_s=60)
-    with database.write() as session:
-        assert lease_reaper.sweep(session, now(), max_attempts=3).leases_lost == 0
 
 
 def test_three_lost_workers_end_in_a_named_refunded_failure(database: Database, submit: Submit) -> None:
@@ -301,16 +139,6 @@ def test_sweep_sends_hints_for_work_nobody_was_told_of(database: Database, submi
     with database.write() as session:
         assert lease_reaper.sweep(session, now() + timedelta(seconds=30), max_attempts=3).hints_sent == 3
     assert sent == [EVALUATE_SHARD] * 3
-
-
-def test_sweep_asks_again_for_a_score_that_never_came(database: Database, submit: Submit, sent: list[str]) -> None:
-    submit("a")
-    for shard in [claim(database) for _ in range(3)]:
-        close(database, shard)
-    sent.clear()
-    with database.write() as session:
-        lease_reaper.sweep(session, now() + timedelta(seconds=30), max_attempts=3)
-    assert sent == [SCORE_EVALUATION]
 
 
 def failure(**changes: object) -> ShardFailure:
@@ -371,20 +199,23 @@ def test_cancel_takes_the_work_away(database: Database, submit: Submit) -> None:
         assert leases.claim(session, worker="w", lease_s=60) is None
 
 
-@pytest.mark.parametrize("over", [False, True])
-def test_all_runs_together_are_held_to_the_wall_time(database: Database, submit: Submit, over: bool) -> None:
+@pytest.mark.parametrize("step", ["heartbeat", "close"])
+def test_all_runs_together_are_held_to_the_wall_time(database, submit, step):
     submission = submit("a")
-    limit = 8 * 3600
     first, second = claim(database), claim(database)
-    assert close(database, first, wall_time_s=limit - 10)
-    with database.write() as session:
-        spent = 11.0 if over else 9.0
-        assert leases.heartbeat(session, second, lease_s=60, runs_done=2, wall_time_s=spent) is not over
-    if over:
+    assert close(database, first, wall_time_s=WALL_TIME_S - 10)
+    assert stage(database, submission) == "running"
+    if step == "close":
+        assert close(database, second, wall_time_s=11.0)
+    else:
+        with database.write() as session:
+            assert leases.heartbeat(session, second, lease_s=60, runs_done=2, wall_time_s=9.0)
+            assert not leases.heartbeat(session, second, lease_s=60, runs_done=2, wall_time_s=11.0)
         with database.write() as session:
             assert leases.fail_over_time(session, second, runs_done=2)
-        with database.read() as session:
-            assert session.get_one(Submission, submission.id).error_class == "evaluation-timeout"
+    with database.read() as session:
+        ended = session.get_one(Submission, submission.id)
+        assert (ended.stage, ended.error_class) == ("failed", "evaluation-timeout")
 
 
 def test_progress_counts_runs_and_tells_the_attempts(database: Database, submit: Submit) -> None:
@@ -494,3 +325,41 @@ def test_weak_seed_must_be_allowed_by_the_file(server: Instance) -> None:
     assert created("known", 7, "weak_seed = true") == 201
     assert created("older", 7, "strangers = false") == 201  # what a file said until version 0.2
     assert created("refused", 7, "strangers = true") == 422
+
+
+def statements(database: Database, step: Callable[[], object]) -> int:
+    """Return how many statements `step` sends, without the ends of its transactions."""
+    seen: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if not statement.startswith("BEGIN"):  # on SQLite, we send it ourselves
+            seen.append(statement)
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    step()
+    event.remove(database.engine, "before_cursor_execute", note)
+    return len(seen)
+
+
+def test_a_shard_costs_eight_statements(database: Database, submit: Submit) -> None:
+    submit("a")
+    claim(database)  # the first one also changes the evaluation and the submission
+    assert statements(database, lambda: claim(database)) == 4
+    shard = claim(database)
+
+    def beat() -> None:
+        with database.write() as session:
+            assert leases.heartbeat(session, shard, lease_s=60, runs_done=1, wall_time_s=1.0)
+
+    assert statements(database, beat) == 1
+    assert statements(database, lambda: close(database, shard)) == 3
+
+
+def test_heartbeat_sums_other_shards_and_its_own_new_values(database: Database, submit: Submit) -> None:
+    submit("a")
+    first, second = claim(database), claim(database)
+    assert close(database, first, wall_time_s=100.0)
+    for spent in (10.0, 20.0):
+        with database.write() as session:
+            runs = lease_repository.hold(session, second, lease_s=60, runs_done=1, wall_time_s=spent)
+        assert runs == EvaluationRuns(wall_time_s=100.0 + spent, unfinished_shards=2)

@@ -25,6 +25,7 @@ from server.storage import Storage
 from tests.faults.cluster import wait_until
 from tests.support.black_hole import black_hole
 from tests.support.instance import instance as running
+from tests.support.leases import flip_a_byte
 from tests.support.postgres import PostgresServer
 
 
@@ -67,25 +68,15 @@ def test_backup_brings_back_every_row_and_file(migrated_url, tmp_path, postgres_
     database.dispose()
 
 
-def test_backup_into_a_folder_with_something_in_it_is_refused(tmp_path: Path, migrated_sqlite_url: str) -> None:
-    (tmp_path / "copy").mkdir()
-    (tmp_path / "copy" / "mine").touch()
-    with pytest.raises(Conflict, match="not empty"):
-        back_up(instance(tmp_path, "source", migrated_sqlite_url), tmp_path / "copy")
-
-
-def test_broken_off_backup_is_not_restored(tmp_path: Path, migrated_sqlite_url: str) -> None:
+def test_nothing_is_overwritten_and_a_broken_off_backup_not_restored(tmp_path: Path, migrated_sqlite_url: str) -> None:
     source = instance(tmp_path, "source", migrated_sqlite_url)
     back_up(source, tmp_path / "copy")
+    with pytest.raises(Conflict, match="not empty"):
+        back_up(source, tmp_path / "copy")
+    with pytest.raises(Conflict, match="exists"):
+        bring_back(source, tmp_path / "copy")
     (tmp_path / "copy" / "backup.json").unlink()
     with pytest.raises(Conflict, match="no whole backup"):
-        bring_back(source, tmp_path / "copy")
-
-
-def test_restore_over_a_database_is_refused(tmp_path: Path, migrated_sqlite_url: str) -> None:
-    source = instance(tmp_path, "source", migrated_sqlite_url)
-    back_up(source, tmp_path / "copy")
-    with pytest.raises(Conflict, match="exists"):
         bring_back(source, tmp_path / "copy")
 
 
@@ -96,9 +87,7 @@ def test_damaged_backup_is_not_restored(tmp_path: Path, migrated_sqlite_url: str
     Storage(source.resolved_storage_url).write("evaluations/e/runs-0", b"outputs")
     back_up(source, tmp_path / "copy")
     path = tmp_path / "copy" / damaged
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 0x01
-    path.write_bytes(content)
+    flip_a_byte(path, -1)
     target = instance(tmp_path, "target", f"sqlite:///{tmp_path / 'other.db'}")
     with pytest.raises(HostFault, match=f"is damaged: {damaged}"):
         bring_back(target, tmp_path / "copy")

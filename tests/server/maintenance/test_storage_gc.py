@@ -64,16 +64,16 @@ def found(database: Database, storage: Storage, *, keep_hours: float = 0, delete
 GARBAGE = {content_key("f" * 64), "evaluations/e/runs-0-attempt-1", "splits/removed/public/manifest.json"}
 
 
-def test_dry_run_lists_unreferenced_files_and_removes_none(database: Database, storage: Storage) -> None:
-    before = set(storage.keys("submissions"))
+def test_unreferenced_files_are_listed_then_removed_and_nothing_else(database: Database, storage: Storage) -> None:
+    def present() -> set[str]:
+        return {key for prefix in ("submissions", "evaluations", "splits") for key in storage.keys(prefix)}
+
+    before = present()
     assert found(database, storage) == GARBAGE
-    assert set(storage.keys("submissions")) == before
-
-
-def test_delete_removes_that_and_nothing_else(database: Database, storage: Storage) -> None:
-    kept = {key for prefix in ("submissions", "evaluations", "splits") for key in storage.keys(prefix)} - GARBAGE
+    assert found(database, storage, keep_hours=1, delete=True) == set(), "they are young"
+    assert present() == before
     assert found(database, storage, delete=True) == GARBAGE
-    assert {key for prefix in ("submissions", "evaluations", "splits") for key in storage.keys(prefix)} == kept
+    assert present() == before - GARBAGE
 
 
 @pytest.mark.parametrize("result", ["-attempt-10.safetensors", "-attempt-10-0123456789abcdef.safetensors"])
@@ -167,10 +167,6 @@ def test_content_removed_before_its_row_committed_is_stored_again(server, monkey
     with server.database.read() as session:
         sha256 = session.scalars(select(Submission.content_sha256)).one()
     assert hashlib.sha256(server.storage.read(content_key(sha256))).hexdigest() == sha256
-
-
-def test_young_files_are_left_alone(database: Database, storage: Storage) -> None:
-    assert found(database, storage, keep_hours=1, delete=True) == set()
 
 
 def test_only_old_logs_expire(database: Database, competition: Competition, submit: Submit) -> None:

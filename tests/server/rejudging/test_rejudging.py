@@ -15,7 +15,8 @@ from server.models.evaluation import Evaluation, PublicScore, Rejudging, Shard
 from server.models.submission import Fault, Submission
 from server.rejudging import rejudgings
 from tests.support.instance import Instance
-from tests.support.rejudging import BASE, finish
+from tests.support.scores import BASE
+from tests.support.scores import finish_rejudged as finish
 from tests.support.web import Visitor, counted_queries, plain_text
 
 

@@ -16,8 +16,7 @@ from server.models.competition import Competition, CompetitionState, ModelShard,
 from server.models.evaluation import PublicScore
 from server.web.organiser.edit_pages import FIELDS, LABELS
 from tests.support.instance import Instance, competition_toml
-from tests.support.organised import actions, add_scored
-from tests.support.scores import add_submission, add_team
+from tests.support.scores import actions, add_scored, add_submission, add_team
 from tests.support.towns import towns_toml
 from tests.support.web import Visitor, plain_text
 

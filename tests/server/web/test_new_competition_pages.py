@@ -22,8 +22,8 @@ from server.web.organiser.file_editor import (
     templates,
     with_fields,
 )
+from tests.support.images import pets
 from tests.support.instance import Instance, competition_toml, make_zip
-from tests.support.pictures import pets
 from tests.support.web import Visitor, plain_text
 
 NEW = "/organise/new"

@@ -19,8 +19,7 @@ from server.models.submission import Submission
 from server.teams.teams import PAGE_SIZE
 from server.web.organiser.audit_sentences import SENTENCES
 from tests.support.instance import Instance, competition_toml
-from tests.support.organised import actions, add_scored
-from tests.support.scores import add_submission, add_team
+from tests.support.scores import actions, add_scored, add_submission, add_team
 from tests.support.web import Visitor, counted_queries, plain_text
 
 TEMPLATES = Path(competitions.__file__).parents[1] / "templates"

@@ -20,9 +20,8 @@ from server.submissions import views as submission_views
 from server.submissions.score_explanation import ScoreReference, advice
 from server.teams import teams
 from server.web.score_view import WIDTH, find_breakdown
-from tests.support import metric_results
 from tests.support.instance import Instance
-from tests.support.scores import add_submission, add_team, scored
+from tests.support.scores import add_submission, add_team, compute, scored, scored_with_report
 from tests.support.web import Visitor, plain_text
 
 OPEN_METRIC = "[scoring]\nshow_breakdown = true\nshow_intervals = true\n"
@@ -197,8 +196,8 @@ def test_advice_goes_by_the_references() -> None:
 
 
 def test_metrics_stand_beside_their_references(server: Instance, visitor: Visitor) -> None:
-    submission = metric_results.scored(server)
-    metric_results.compute(server, submission)
+    submission = scored_with_report(server)
+    compute(server, submission)
     visitor.log_in("ada")
     page = plain_text(visitor.get(f"/submissions/{submission}").text)
     for shown in ("Other metrics", "Accuracy gap", "0.123", "0.012", "0.3"):

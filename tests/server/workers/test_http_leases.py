@@ -74,29 +74,11 @@ def test_only_files_of_the_claimed_shard_are_served(hosted: Hosted) -> None:
         assert sha256(found.content) == record["sha256"], name
     for secret in (b"digits/public: retrained outputs", b"digits/public: oracle outputs", b"digits/private: test set"):
         assert worker.file(sha256(secret)).status_code == 404
-
-
-def test_worker_answers_never_contain_the_split_seed(hosted: Hosted) -> None:
-    submit(hosted)
-    worker = hosted.worker()
-    shard = to_runs(worker)
-    with hosted.server.database.read() as session:
-        config = session.scalars(select(Split)).first()
-    told = json.dumps(shard) + worker.file(shard["manifest_sha256"]).text
-    assert config is not None
-    assert str(SEED) not in told
-    assert "splits" not in shard["competition"]
-    assert "dataset" not in shard["competition"]
-    assert json.loads(worker.file(shard["manifest_sha256"]).text)["fingerprint"] == ""
-
-
-def test_files_are_for_as_long_as_the_shard_is_held(hosted: Hosted) -> None:
-    submit(hosted)
-    worker = hosted.worker()
-    shard = to_runs(worker)
-    assert worker.file(shard["content_sha256"]).status_code == 200
+    assert str(SEED) not in json.dumps(shard) + manifest.decode()
+    assert not {"splits", "dataset"} & shard["competition"].keys()
+    assert json.loads(manifest)["fingerprint"] == ""
     assert worker.step("POST", "hand-over", json={"runs_done": 0}).json() == {"held": True}
-    assert worker.file(shard["content_sha256"]).status_code == 404
+    assert worker.file(shard["content_sha256"]).status_code == 404, "it is no longer held"
 
 
 def test_worker_claims_nothing_of_another_competition(hosted: Hosted) -> None:
@@ -139,10 +121,11 @@ def test_shard_is_closed_to_other_workers(hosted: Hosted) -> None:
     assert first.step("PUT", "lease", json={"runs_done": 1}).json() == {"held": True}
 
 
-def test_repeated_claim_returns_the_same_shard(hosted: Hosted) -> None:
+def test_repeated_claim_returns_the_same_shard_whole(hosted: Hosted) -> None:
     submit(hosted)
     worker = hosted.worker()
-    first = worker.claim()
+    first = worker.claim() or {}
+    assert set(first) == set(ClaimedShard.__dataclass_fields__)
     assert worker.claim() == first
     with hosted.server.database.read() as session:
         assert len(session.scalars(select(ShardAttempt)).all()) == 1
@@ -218,17 +201,10 @@ def test_result_of_another_form_is_refused_and_the_shard_stays(hosted: Hosted) -
     for changes in WRONG_ARRAYS:
         refused = worker.step("PUT", "result", content=outputs(2, **changes))
         assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "result"), changes
-    assert list(hosted.server.storage.keys("evaluations")) == []
-    assert worker.finish().json() == {"held": True}
-
-
-def test_invalid_or_too_large_result_is_refused(hosted: Hosted) -> None:
-    submit(hosted)
-    worker = hosted.worker()
-    to_runs(worker)
     assert worker.step("PUT", "result", content=b"not a file").status_code == 422
     assert worker.step("PUT", "result", content=bytes(1 << 20)).status_code == 413
     assert list(hosted.server.storage.keys("evaluations")) == []
+    assert worker.finish().json() == {"held": True}
 
 
 def test_smoke_run_has_no_result_and_runs_do_not_merely_pass(hosted: Hosted) -> None:
@@ -252,15 +228,6 @@ def test_failure_of_the_code_ends_the_submission(hosted: Hosted) -> None:
     with hosted.server.database.read() as session:
         assert [log.text for log in session.scalars(select(RunLog).where(RunLog.run == 1))] == ["traceback"]
     assert worker.claim() is None
-
-
-def test_three_host_faults_end_the_evaluation(hosted: Hosted) -> None:
-    submission, worker = submit(hosted), hosted.worker(trusted=True)
-    for _ in range(3):
-        assert worker.claim() is not None
-        assert worker.step("POST", "give-back", json={"reason": "disk full"}).json() == {"held": True}
-    assert worker.claim() is None
-    assert stage(hosted, submission) == "failed"
 
 
 def test_over_time_ends_the_evaluation_only_when_its_time_is_up(hosted: Hosted) -> None:
@@ -325,13 +292,6 @@ def test_unregistered_worker_is_told_to_register(hosted: Hosted) -> None:
 
 def test_every_part_of_a_failure_can_be_sent() -> None:
     assert set(FailureIn.model_fields) - {"runs_done", "logs"} == set(ShardFailure.__dataclass_fields__)
-
-
-def test_every_part_of_a_claimed_shard_arrives(hosted: Hosted) -> None:
-    submit(hosted)
-    shard = hosted.worker().claim()
-    assert shard is not None
-    assert set(shard) == set(ClaimedShard.__dataclass_fields__)
 
 
 def test_answers_of_a_smoke_run_are_checked_and_stored_as_its_result(hosted: Hosted) -> None:

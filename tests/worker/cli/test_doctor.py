@@ -79,19 +79,22 @@ def test_wrong_setting_is_named_without_its_value(monkeypatch: pytest.MonkeyPatc
     assert "docs/operators/settings.md" in finding["fix"]
 
 
-def test_python_that_was_not_tested_is_told(bare: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_doctor, "PYTHONS", ((2, 7), (3, 0)))
-    finding = found(bare, "python")
-    assert finding.state == "warning"
-    assert "use one of them" in finding.fix
-
-
-def test_disk_with_too_little_space_is_told(bare: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_doctor, "MIN_FREE_MIB", 2**60)
-    finding = found(bare, "disk")
-    assert finding.state == "warning"
-    assert str(bare.home.parent) in finding.found
-    assert "lethe gc" in finding.fix
+@pytest.mark.parametrize(
+    ("check", "replaced", "state", "fix"),
+    [
+        ("python", {"PYTHONS": ((2, 7), (3, 0))}, "warning", "use one of them"),
+        ("disk", {"MIN_FREE_MIB": 2**60}, "warning", "lethe gc"),
+        ("clock", {"clock": lambda session: clock(session) - timedelta(hours=1)}, "warning", "time service"),
+    ],
+)
+def test_what_is_wrong_on_the_host_is_told(settings, monkeypatch, check, replaced, state, fix):
+    for name, value in replaced.items():
+        monkeypatch.setattr(server_doctor, name, value)
+    finding = found(settings, check)
+    assert finding.state == state
+    assert fix in finding.fix
+    assert check != "disk" or str(settings.home.parent) in finding.found
+    assert check != "clock" or "3600 s" in finding.found
 
 
 def test_database_that_does_not_answer_is_told(settings: Settings) -> None:
@@ -114,14 +117,6 @@ def test_database_of_another_version_is_told(settings: Settings) -> None:
         assert finding.state == "wrong"
         assert f"revision {revision}" in finding.found
         assert fix in finding.fix
-
-
-def test_clock_an_hour_from_the_databases_is_told(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_doctor, "clock", lambda session: clock(session) - timedelta(hours=1))
-    finding = found(settings, "clock")
-    assert finding.state == "warning"
-    assert "3600 s" in finding.found
-    assert "time service" in finding.fix
 
 
 def test_redis_that_does_not_answer_is_told(bare: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,25 +159,23 @@ def test_host_without_user_namespaces_is_told(tmp_path: Path, monkeypatch: pytes
         ("|/usr/lib/systemd/systemd-coredump %P", 0, "warning", "LimitCORE"),
         ("|/usr/lib/systemd/systemd-coredump %P", 2**20, "ok", ""),
         ("core", 0, "ok", ""),
+        (None, 0, "warning", "kernel.core_pattern"),
     ],
 )
 def test_host_that_would_take_a_runs_core_dump_is_told(bare, tmp_path, monkeypatch, pattern, hard_limit, state, advice):
-    (tmp_path / "core_pattern").write_text(f"{pattern}\n")
+    if pattern is not None:
+        (tmp_path / "core_pattern").write_text(f"{pattern}\n")
     monkeypatch.setattr("sandbox.doctor._CORE_PATTERN", tmp_path / "core_pattern")
     monkeypatch.setattr("resource.getrlimit", lambda _: (0, hard_limit))
     finding = doctor._core_dumps(bare)
     assert finding.state == state
     assert advice in finding.fix
+    if pattern is None:
+        assert finding.found == "kernel.core_pattern cannot be read"
+        return
     assert ("this shell" in f"{finding.found} {finding.fix}") == (not pattern.startswith("@"))
     other_kernel = bare.model_copy(update={"sandbox_backend": "plain"})
     assert doctor._core_dumps(other_kernel).state == "ok"
-
-
-def test_core_pattern_that_cannot_be_read_is_told(bare, tmp_path, monkeypatch):
-    monkeypatch.setattr("sandbox.doctor._CORE_PATTERN", tmp_path / "core_pattern")
-    finding = doctor._core_dumps(bare)
-    assert (finding.state, finding.found) == ("warning", "kernel.core_pattern cannot be read")
-    assert "kernel.core_pattern" in finding.fix
 
 
 def test_missing_bubblewrap_is_told(bare: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 from sqlalchemy import select
-from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.run_limits import RetrainingCost
@@ -42,12 +42,10 @@ from server.models.competition import (
     ModelShardState,
     Split,
     SplitState,
-    Team,
 )
-from server.models.evaluation import Evaluation
-from server.models.submission import Submission
 from server.storage import Storage, split_key
 from tests.lethe.conftest import competition
+from tests.server.evaluations.conftest import add_submission
 from worker import tasks
 from worker.host import graceful_shutdown
 from worker.host.worker_info import worker_facts
@@ -99,16 +97,9 @@ def begin(database: Database, file: CompetitionFile) -> str:
         olga = Account(name="olga", name_key="olga", role=Role.ORGANISER.value, password_hash="x")
         session.add(olga)
         session.flush()
-        made = Competition(
-            slug=file.slug,
-            title=file.title,
-            state=CompetitionState.PREPARING.value,
-            opens_at=now(),
-            closes_at=now() + timedelta(days=1),
-            config=file.model_dump(mode="json"),
-            source="",
-            created_by=olga.id,
-        )
+        times = {"opens_at": now(), "closes_at": now() + timedelta(days=1), "state": CompetitionState.PREPARING.value}
+        told = {"slug": file.slug, "title": file.title, "config": file.model_dump(mode="json"), "source": ""}
+        made = Competition(**told, **times, created_by=olga.id)
         session.add(made)
         session.flush()
         split = Split(competition_id=made.id, visibility=Visibility.PUBLIC.value)
@@ -126,6 +117,11 @@ def content(folder: Path) -> dict[str, bytes]:
     """Return every file of a split but the manifest, which holds measured times."""
     found = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
     return {name: path.read_bytes() for name, path in found.items() if name != "manifest.json"}
+
+
+def make_shards(context: Any) -> None:
+    while make_shard(context):
+        pass
 
 
 def alone(file: CompetitionFile, folder: Path) -> dict[str, bytes]:
@@ -152,11 +148,8 @@ def test_shards_of_one_host_give_what_one_job_gives(database: Database, host: Ho
 
 
 def test_host_error_is_shown_until_the_split_is_ready(database, host, monkeypatch):
-    def full(*_: object, **__: object) -> None:
-        raise OSError("no space left on device")
-
     split_id = begin(database, competition())
-    monkeypatch.setattr(prepare_split_job, "begin_split", full)
+    monkeypatch.setattr(prepare_split_job, "begin_split", Mock(side_effect=OSError("no space left on device")))
     with pytest.raises(OSError, match="no space"):
         prepare_split_job.prepare(host(), split_id)
     split = get_split(database)
@@ -169,36 +162,20 @@ def test_host_error_is_shown_until_the_split_is_ready(database, host, monkeypatc
     assert (get_split(database).state, get_split(database).error) == (SplitState.READY, "")
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_starter_kits_models_leave_nothing_on_the_device(host, monkeypatch, fails):
-    said: list[str] = []
-
-    def kit(*_: object, **__: object) -> None:
-        said.append("kit")
-        if fails:
-            raise OSError
+def test_the_starter_kit_is_there_before_the_split_counts_as_prepared(database, host, monkeypatch):
+    """And its models leave nothing on the device."""
+    split_id, seen = begin(database, competition()), []
 
     @contextmanager
     def given_back(device: torch.device) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            said.append(f"{device} given back")
+        yield
+        seen.append(f"{device} given back")
 
-    monkeypatch.setattr(prepare_split_job, "store_kit", kit)
     monkeypatch.setattr(prepare_split_job, "memory_given_back", given_back)
-    work = SimpleNamespace(competition=competition(), visibility="public", version=1)
-    prepare_split_job._store_kit(host(), work, Path("split"), retraining=RetrainingCost(1.0))  # type: ignore[arg-type]
-    assert said == ["kit", "cpu given back"]
-
-
-def test_the_starter_kit_is_there_before_the_split_counts_as_prepared(database, host, monkeypatch):
-    split_id = begin(database, competition())
-    states: list[SplitState] = []
-    monkeypatch.setattr(prepare_split_job, "store_kit", lambda *_, **__: states.append(get_split(database).state))
+    monkeypatch.setattr(prepare_split_job, "store_kit", lambda *_, **__: seen.append(get_split(database).state))
     monkeypatch.setattr(prepare_split_job, "begin_split", begin_split)
     assert prepare_split_job.prepare(host(), split_id)
-    assert states == [SplitState.PREPARING]
+    assert seen[-2:] == [SplitState.PREPARING, "cpu given back"]
     assert get_split(database).state == SplitState.READY
 
 
@@ -218,8 +195,7 @@ def test_retraining_is_measured_once_while_others_train(database, host, tmp_path
 
     def finish() -> None:
         at_work[0] = "b"
-        while make_shard(host("b", url=url)):
-            pass
+        make_shards(host("b", url=url))
         assert prepare_split_job.prepare(host("b", url=url), split_id)
 
     def measure(*_: Any, **__: Any) -> RetrainingCost:
@@ -285,33 +261,11 @@ def test_preparer_that_comes_back_changes_nothing(database, host, tmp_path, monk
     assert split.manifest_sha256 == hashlib.sha256(found).hexdigest()
 
 
-def test_a_small_split_is_one_job(database: Database, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepare_split_job, "begin_split", begin_split)
-    assert prepare_split_job.prepare(host(), begin(database, competition()))
-    assert get_split(database).state == SplitState.READY
-
-
-def test_hosts_with_only_shared_storage_give_the_same(database: Database, host: Host, tmp_path: Path) -> None:
-    url = f"memory://{tmp_path.name}"
-    first, second, third = (host(name, url=url) for name in "abc")
-    split_id = begin(database, competition())
-    assert prepare_split_job.prepare(first, split_id)
-    while make_shard(second) and make_shard(first):
-        pass
-    assert prepare_split_job.prepare(third, split_id)
-    assert get_split(database).state == SplitState.READY
-    key = "splits/small/public"
-    published = {name.removeprefix(f"{key}/"): third.storage.read(name) for name in third.storage.keys(key)}
-    assert published.pop("manifest.json")
-    assert published == alone(competition(), tmp_path / "alone")
-
-
 def test_a_check_by_a_host_that_has_no_copy_trains_nothing(database, host, tmp_path, monkeypatch):
     url = f"memory://{tmp_path.name}"
     split_id = begin(database, competition())
     assert prepare_split_job.prepare(host("a", url=url), split_id)
-    while make_shard(host("a", url=url)):
-        pass
+    make_shards(host("a", url=url))
     assert prepare_split_job.prepare(host("a", url=url), split_id)
     with database.write() as session:
         session.scalars(select(Split)).one().state = SplitState.PENDING.value
@@ -355,6 +309,8 @@ def test_a_replacing_version_is_made_beside_the_current_one(database, host, tmp_
     assert prepare_split_job.prepare(host(), split_id)
     first = content(folders / "public")
     _change_labels(monkeypatch, every=3)
+    with database.read() as session:
+        add_submission(database, session.scalars(select(Competition)).one(), "ada")
     with database.write() as session:
         made = session.scalars(select(Competition)).one()
         made.state = CompetitionState.OPEN.value
@@ -363,7 +319,6 @@ def test_a_replacing_version_is_made_beside_the_current_one(database, host, tmp_
         session.add(second)
         session.flush()
         second_id = second.id
-        session.add(_evaluation_on(session, made, split_id))
     assert prepare_split_job.prepare(host(), second_id)
     with database.read() as session:
         split = session.get_one(Split, second_id)
@@ -371,17 +326,6 @@ def test_a_replacing_version_is_made_beside_the_current_one(database, host, tmp_
     assert content(folders / "public") == first
     assert Manifest.read(folders / "public-2").recipe["dataset"]["options"] == {"noise": 0.25}
     assert kits == [folders / "public"], "the kit stays that of the version that counts"
-
-
-def _evaluation_on(session: Session, made: Competition, split_id: str) -> Evaluation:
-    team = Team(competition_id=made.id, name="ada", name_key="ada", leader_id=made.created_by)
-    session.add(team)
-    session.flush()
-    code = {"filename": "a.py", "kind": "py", "content_sha256": "0" * 64, "size_bytes": 1, "entry_point": {}}
-    submission = Submission(competition_id=made.id, team_id=team.id, account_id=made.created_by, **code)
-    session.add(submission)
-    session.flush()
-    return Evaluation(submission_id=submission.id, split_id=split_id, scorer_version="1", n_runs=1)
 
 
 def _change_labels(monkeypatch: pytest.MonkeyPatch, *, every: int) -> None:
@@ -445,36 +389,26 @@ def test_killed_workers_models_resume_at_their_epoch(database, host, tmp_path, m
     monkeypatch.setattr(ModelTraining, "run_epoch", counted)
     assert make_shard(context)
     assert trained == [2]
-    while make_shard(context):
-        pass
+    make_shards(context)
     assert prepare_split_job.prepare(context, split_id)
     assert content(tmp_path / "storage/splits/small/public") == alone(competition(**CNN), tmp_path / "alone")
 
 
-@pytest.mark.parametrize("shown", list(Visibility))
-def test_whoever_asks_for_a_shard_finishes_a_public_split_first(database, host, monkeypatch, shown):
-    split_id, context = begin(database, competition()), host()
+def test_whoever_asks_for_a_shard_finishes_a_public_split_first(database, host, monkeypatch):
+    """But not one that it would have to make again, with another release of torch."""
+    split_id, context, other = begin(database, competition()), host(), host("b")
     assert prepare_split_job.prepare(context, split_id)
-    while make_shard(context):
-        pass
-    with database.write() as session:
-        session.get_one(Split, split_id).visibility = shown.value
-    monkeypatch.setattr(tasks, "get_context", lambda: context)
-    monkeypatch.setattr(tasks, "send", lambda *_: None)
-    monkeypatch.setattr(tasks, "_heartbeat", nullcontext)
-    assert tasks.prepare_shard() == (shown == Visibility.PUBLIC)
-
-
-def test_another_release_of_torch_does_not_finish_what_it_would_make_again(database, host):
-    split_id, context = begin(database, competition()), host()
-    assert prepare_split_job.prepare(context, split_id)
-    while make_shard(context):
-        pass
-    other = host("b")
+    make_shards(context)
     other.facts = replace(other.facts, versions={"torch": "1.0.0"})
     assert not prepare_split_job.finish_public(other)
     assert not prepare_split_job.prepare(other, split_id)
-    assert prepare_split_job.finish_public(context)
+    monkeypatch.setattr(tasks, "get_context", lambda: context)
+    monkeypatch.setattr(tasks, "send", lambda *_: None)
+    monkeypatch.setattr(tasks, "_heartbeat", nullcontext)
+    for shown in (Visibility.PRIVATE, Visibility.PUBLIC):
+        with database.write() as session:
+            session.get_one(Split, split_id).visibility = shown.value
+        assert tasks.prepare_shard() == (shown == Visibility.PUBLIC)
 
 
 def test_split_whose_turn_it_is_not_holds_up_no_other(database, host, monkeypatch):
@@ -501,7 +435,14 @@ def test_untrained_model_stops_the_preparation_and_is_named(database, host, monk
     assert not prepare_split_job.prepare(context, split_id)
 
 
-def test_a_stopping_worker_hands_its_shard_over(database: Database, host: Host) -> None:
+def test_shard_that_a_host_cannot_make_is_queued_again(database, host, monkeypatch):
+    """A worker that stops hands it over; one without room gives it back."""
+
+    def first() -> tuple[str, int, str | None]:
+        with database.read() as session:
+            shard = session.scalars(select(ModelShard).order_by(ModelShard.id).limit(1)).one()
+            return shard.state, shard.failed_attempts, shard.error
+
     split_id, context = begin(database, competition()), host()
     assert prepare_split_job.prepare(context, split_id)
     graceful_shutdown.begin(give_back_after_s=0)
@@ -509,29 +450,11 @@ def test_a_stopping_worker_hands_its_shard_over(database: Database, host: Host) 
         assert make_shard(context)
     finally:
         graceful_shutdown.reset()
-    with database.read() as session:
-        first = session.scalars(select(ModelShard).order_by(ModelShard.id)).first()
-    assert first is not None
-    assert (first.state, first.failed_attempts) == (ModelShardState.QUEUED, 0)
-
-
-def test_a_host_without_room_gives_its_shard_back(database, host, monkeypatch):
-    def full(*_: object, **__: object) -> None:
-        raise OSError("no space left on device")
-
-    split_id, context = begin(database, competition()), host()
-    assert prepare_split_job.prepare(context, split_id)
-    monkeypatch.setattr(image_task, "train_models", full)
+    assert first()[:2] == (ModelShardState.QUEUED, 0)
+    monkeypatch.setattr(image_task, "train_models", Mock(side_effect=OSError("no space left on device")))
     with pytest.raises(OSError, match="no space"):
         make_shard(context)
-    with database.read() as session:
-        first = session.scalars(select(ModelShard).order_by(ModelShard.id)).first()
-    assert first is not None
-    assert (first.state, first.failed_attempts, first.error) == (
-        ModelShardState.QUEUED,
-        1,
-        "OSError: no space left on device",
-    )
+    assert first() == (ModelShardState.QUEUED, 1, "OSError: no space left on device")
 
 
 def test_models_of_a_replaced_recipe_are_not_reused(database: Database, host: Host, tmp_path: Path) -> None:
@@ -548,8 +471,7 @@ def test_models_of_a_replaced_recipe_are_not_reused(database: Database, host: Ho
         for shard in session.scalars(select(ModelShard)):
             session.delete(shard)
     assert prepare_split_job.prepare(host("c", url=url), split_id)
-    while make_shard(host("d", url=url)):
-        pass
+    make_shards(host("d", url=url))
     assert prepare_split_job.prepare(host("a", url=url), split_id)
     storage = host("e", url=url).storage
     published = {name.removeprefix("splits/small/public/"): storage.read(name) for name in storage.keys("splits")}

@@ -14,6 +14,7 @@ import pytest
 from lethe.errors import HostFault
 from lethe.evaluation.model_outputs import OUTPUT_PATHS
 from server.storage import Storage
+from tests.support.leases import flip_a_byte
 from tests.support.s3 import S3Server, s3_server
 from worker.split_storage.local_splits import publish_files, publish_manifest
 from worker.split_storage.split_cache import SplitCache, StoredSplit
@@ -74,53 +75,36 @@ def make_cache(storage: Storage, tmp_path: Path) -> Iterator[CacheOf]:
 
 
 def test_split_is_fetched_once_without_what_no_worker_needs(storage, s3, tmp_path, make_cache):
-    sha256 = put(storage, tmp_path, "a")
-    cache = make_cache()
-    folder = cache.get(StoredSplit(storage, "splits/a/public"), sha256)
+    sha256, source, cache = put(storage, tmp_path, "a"), StoredSplit(storage, "splits/a/public"), make_cache()
+    folder = cache.get(source, sha256)
     assert (folder / "visible" / "forget").read_bytes() == b"a" * 1000
     hidden = [path.relative_to(folder).as_posix() for path in (folder / "hidden").rglob("*") if path.is_file()]
     assert sorted(hidden) == sorted(COMPARED_WITH)  # what a score is computed from, and no checkpoint
+    assert cache.get_file(source, sha256, ORIGINALS) == folder / ORIGINALS
+    assert (folder / ORIGINALS).read_bytes() == b"originals"
     before = s3.faults.requests
-    assert cache.get(StoredSplit(storage, "splits/a/public"), sha256) == folder
+    assert cache.get(source, sha256) == folder
+    assert cache.get_file(source, sha256, ORIGINALS) == folder / ORIGINALS
     assert s3.faults.requests == before
 
 
-def test_damaged_file_is_refused_and_leaves_no_entry(storage: Storage, tmp_path: Path, make_cache: CacheOf) -> None:
-    sha256 = put(storage, tmp_path, "a")
-    storage.write("splits/a/public/visible/forget", b"b" * 1000)
-    cache = make_cache()
-    with pytest.raises(HostFault, match="damaged splits/a/public/visible/forget was fetched"):
-        cache.get(StoredSplit(storage, "splits/a/public"), sha256)
-    assert [path for path in (tmp_path / "cache").iterdir() if path.is_dir()] == []
-
-
-def test_original_models_are_fetched_once_when_needed(storage, s3, tmp_path, make_cache):
-    sha256 = put(storage, tmp_path, "a")
-    cache = make_cache()
-    path = cache.get_file(StoredSplit(storage, "splits/a/public"), sha256, ORIGINALS)
-    assert path == cache.get(StoredSplit(storage, "splits/a/public"), sha256) / ORIGINALS
-    assert path.read_bytes() == b"originals"
-    before = s3.faults.requests
-    assert cache.get_file(StoredSplit(storage, "splits/a/public"), sha256, ORIGINALS) == path
-    assert s3.faults.requests == before
-
-
-def test_damaged_original_models_are_refused_and_not_kept(storage, tmp_path, make_cache):
-    sha256 = put(storage, tmp_path, "a")
+def test_damaged_files_are_refused_and_not_kept(storage: Storage, tmp_path: Path, make_cache: CacheOf) -> None:
+    sha256, source, cache = put(storage, tmp_path, "a"), StoredSplit(storage, "splits/a/public"), make_cache()
     storage.write(f"splits/a/public/{ORIGINALS}", b"forgeries")
-    cache = make_cache()
     with pytest.raises(HostFault, match=r"damaged splits/a/public/hidden/originals/models-00000"):
-        cache.get_file(StoredSplit(storage, "splits/a/public"), sha256, ORIGINALS)
-    assert list((cache.get(StoredSplit(storage, "splits/a/public"), sha256) / ORIGINALS).parent.iterdir()) == []
+        cache.get_file(source, sha256, ORIGINALS)
+    assert list((cache.get(source, sha256) / ORIGINALS).parent.iterdir()) == []
+    other = put(storage, tmp_path, "b")
+    storage.write("splits/b/public/visible/forget", b"c" * 1000)
+    with pytest.raises(HostFault, match="damaged splits/b/public/visible/forget was fetched"):
+        cache.get(StoredSplit(storage, "splits/b/public"), other)
+    assert [path.name for path in (tmp_path / "cache").iterdir() if path.is_dir()] == [sha256]
 
 
-def test_another_split_than_the_databases_is_refused(storage: Storage, tmp_path: Path, make_cache: CacheOf) -> None:
+def test_another_split_and_a_file_outside_its_folder_are_refused(storage, tmp_path, make_cache):
     put(storage, tmp_path, "a")
     with pytest.raises(HostFault, match=r"manifest\.json"):
         make_cache().get(StoredSplit(storage, "splits/a/public"), "0" * 64)
-
-
-def test_manifest_with_a_file_outside_its_folder_is_refused(storage, tmp_path, make_cache):
     manifest = json.dumps({"files": {"../../outside": {"sha256": "0" * 64, "size": 1}}}).encode()
     sha256 = storage.write("splits/a/public/manifest.json", manifest)
     with pytest.raises(HostFault, match="lies outside the split"):
@@ -166,12 +150,6 @@ def test_partial_files_of_killed_processes_are_removed(storage: Storage, tmp_pat
         os.close(held)
 
 
-def flip_a_byte(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
 @pytest.mark.parametrize("name", ["visible/forget", OUTPUT_PATHS["oracle"], "manifest.json", ORIGINALS])
 def test_flipped_byte_is_found_and_fetched_again(storage, tmp_path, make_cache, name):
     sha256 = put(storage, tmp_path, "a")
@@ -180,21 +158,13 @@ def test_flipped_byte_is_found_and_fetched_again(storage, tmp_path, make_cache, 
     cache.get_file(source, sha256, ORIGINALS)
     path = tmp_path / "cache" / sha256 / name
     good = path.read_bytes()
-    flip_a_byte(path)
+    flip_a_byte(path, -3)
     assert cache.repair(source, sha256) == [name]
     assert path.read_bytes() == good
-    flip_a_byte(path)
+    path.unlink() if name == "visible/forget" else flip_a_byte(path, -3)
     make_cache().get(source, sha256)  # a process that begins looks by itself
     assert path.read_bytes() == good
     assert cache.repair(source, sha256) == []
-
-
-def test_lost_file_is_fetched_again(storage: Storage, tmp_path: Path, make_cache: CacheOf) -> None:
-    sha256 = put(storage, tmp_path, "a")
-    source = StoredSplit(storage, "splits/a/public")
-    entry = make_cache().get(source, sha256)
-    (entry / "visible/forget").unlink()
-    assert (make_cache().get(source, sha256) / "visible/forget").read_bytes() == b"a" * 1000
 
 
 def test_full_disk_is_named(storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

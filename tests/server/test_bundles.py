@@ -1,27 +1,26 @@
-"""An invite-only competition from its file to a late entry after the reveal: links, terms, phases, a question."""
+"""Published results, and a competition of phases from its file to them."""
 
 import csv
 import io
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lethe.client.bundle import check, read, scores
+from lethe.client.bundle import COMPETITION, check, read, scores
 from lethe.competition.visibility import Visibility
+from server.bundles.bundle import PAGES, environment
 from server.db import now
 from server.models.account import Role
-from tests.support.bundles import fetch_bundle, texts
+from server.models.competition import CompetitionState
 from tests.support.instance import Instance
+from tests.support.scores import fetch_bundle, texts
 
 C = "/api/v1/competitions/digits"
 HOUR = timedelta(hours=1)
 EXTRA = """
-[participation]
-admission = "invited"
-private = true
-terms = "Publish your code."
 [[phases]]
 name = "practice"
 counts = false
@@ -52,14 +51,6 @@ class Played:
         assert answer.status_code < 300, answer.text
         return answer.json() if answer.content else None
 
-    def join(self, name: str, token: str) -> None:
-        who = self.teams[name]
-        assert self.server.client.get(C, headers=who).status_code == 404
-        joined = self.server.client.post(f"{C}/participation/join", headers=who, json={"token": token}).json()
-        assert (joined["state"], joined["may_take_part"]) == ("admitted", False)
-        accepted = self.server.client.post(f"{C}/participation/terms", headers=who, json={"version": 1})
-        assert accepted.json()["may_take_part"]
-
     def scored(self, name: str, value: float) -> dict[str, Any]:
         sent = self.server.submit(self.teams[name])
         assert sent.status_code == 201, sent.text
@@ -76,10 +67,7 @@ def played(both: Instance) -> Played:
     return Played(both)
 
 
-def test_an_invited_competition_is_played_to_a_late_entry(played: Played, tmp_path: Path) -> None:
-    token = played.organise("POST", "/links", uses=2)["token"]
-    for name in played.teams:
-        played.join(name, token)
+def test_competition_of_phases_is_played_to_a_late_entry(played: Played, tmp_path: Path) -> None:
     assert played.scored("ada", 0.9)["phase"] == "practice"
     assert played.server.submit(played.teams["ada"]).status_code == 429
     asked = played.server.client.post(
@@ -107,7 +95,6 @@ def test_an_invited_competition_is_played_to_a_late_entry(played: Played, tmp_pa
     assert played.board(phase="practice") == {"ada": 0.9}
     assert played.board(phase="late") == {"ada": 0.8}
     assert played.scored("bob", 0.7)["phase"] == "late"
-    assert played.server.client.get(f"{C}/leaderboard").status_code == 404  # private still
     assert played.server.client.get(f"{C}/pages/prizes", headers=played.teams["bob"]).json()["text"] == "A mug."
     publish_results(played, finals, tmp_path)
 
@@ -146,3 +133,61 @@ def publish_results(played: Played, finals: dict[str, str], folder: Path) -> Non
     (folder / "third").mkdir()
     third = fetch_bundle(server, "digits", headers, folder / "third", seeds=False)
     assert "seed" not in read(third, "competition.json")["splits"]
+
+
+def test_pictures_of_other_hosts_are_links() -> None:
+    html = environment().filters["markdown"]("A prize: ![a mug](https://example.org/mug.png)")
+    assert '<a href="https://example.org/mug.png">a mug</a>' in html
+    assert "<img" not in html
+
+
+def wording(*, by: str, weights: dict[str, float], missing: str = "zero") -> str:
+    """Return what the first page says of the tasks."""
+    tasks = [{"name": name, "title": name.capitalize()} for name in ("faces", "digits", "authors")]
+    about = {
+        "title": "Three",
+        "summary": "",
+        "phases": [],
+        "made_at": None,
+        "opens_at": "2030-01-01T00:00:00+00:00",
+        "closes_at": "2030-02-01T00:00:00+00:00",
+        "combine": {"by": by, "weights": weights, "missing": missing},
+    }
+    data = {"tasks": tasks, "scores_verified": True, "lethe": "0.3"}
+    template = environment().get_template("index.html")
+    html = template.render(page="index.html", pages=PAGES, about=about, data=data, boards=[])
+    return " ".join(re.sub(r"<[^>]+>", "", html).split())
+
+
+def test_combination_is_said_as_it_is() -> None:
+    said = wording(by="mean", weights={})
+    assert (
+        "There are 3 tasks, and a submission was evaluated in those that it was sent to: Faces, Digits, Authors."
+        in said
+    )
+    assert "combines them by their mean; a missing task counts as 0." in said
+    said = wording(by="worst", weights={"faces": 2.5}, missing="unranked")
+    assert "combines them by the worst of them, weighted: Faces 2.5, Digits 1, Authors 1; a missing task leaves" in said
+
+
+SEED = 2**80 + 1
+
+
+@pytest.mark.parametrize(
+    ("state", "seed", "published"),
+    [
+        (CompetitionState.OPEN, SEED, False),
+        (CompetitionState.CLOSED, SEED, False),
+        (CompetitionState.FINAL, SEED, True),
+        (CompetitionState.OPEN, SEED + 1, True),
+    ],
+)
+def test_seeds_are_kept_while_another_competition_has_them(server, tmp_path, state, seed, *, published):
+    over = now() - timedelta(hours=1)
+    owner = server.account("olga", Role.ORGANISER)
+    mine = f"[splits]\nseed = {SEED}"
+    server.competition("first", organiser=owner, state=CompetitionState.FINAL, closes_at=over, extra=mine)
+    closes_at = None if state == CompetitionState.OPEN else over
+    server.competition("copy", state=state, closes_at=closes_at, extra=f"[splits]\nseed = {seed}")
+    splits = read(fetch_bundle(server, "first", server.headers(owner), tmp_path), COMPETITION)["splits"]
+    assert ("seed" in splits) is published

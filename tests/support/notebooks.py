@@ -1,4 +1,14 @@
-"""Programs of notebooks that several tests run."""
+"""Notebooks as files, and programs of notebooks that several tests run."""
+
+import json
+
+
+def notebook(*cells: str, **metadata: object) -> bytes:
+    code = [{"cell_type": "code", "source": cell.splitlines(keepends=True), "outputs": []} for cell in cells]
+    return json.dumps(
+        {"nbformat": 4, "metadata": metadata, "cells": [{"cell_type": "markdown", "source": "# text"}, *code]}
+    ).encode()
+
 
 LOOP = """
 def change(state, i=0):

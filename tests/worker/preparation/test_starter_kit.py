@@ -1,19 +1,24 @@
-"""The code of a kit runs without this project, and its README is true."""
+"""A starter kit: its code runs without this project, its README is true, its pictures are the sample's."""
 
+import io
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from PIL import Image
 
 from lethe.competition.run_limits import RetrainingCost
 from lethe.competition.task import Kind
-from server.starter_kit import kit_key
+from lethe.data.stored_sets import StoredSet
+from server.starter_kit import kit_key, picture_key
 from server.storage import Storage
 from tests.lethe.conftest import competition
 from tests.support.forked_children import run_code
 from worker.preparation.starter_kit import build
-from worker.preparation.starter_kit.build import kit_code, readme
+from worker.preparation.starter_kit.build import GAP_PX, kit_code, make_sheet, readme, store_pictures
 
 
 @pytest.mark.parametrize("kind", ["image-classification", "causal-lm"])
@@ -63,3 +68,46 @@ def test_the_readme_lists_what_a_run_finds_installed() -> None:
 def test_readme_tells_the_size_limit_of_a_python_file() -> None:
     about = {"run_wall_time_s": 5.0, "sample_models": 8, "libraries": {"torch": "2.14"}}
     assert "| upload | 5 MiB, one Python file up to 2 MiB |" in readme(competition(limits={"upload_mib": 5}), about)
+
+
+def opened(sheet: bytes) -> Image.Image:
+    return Image.open(io.BytesIO(sheet))
+
+
+def test_a_sheet_shows_sixteen_of_many_images_enlarged() -> None:
+    images = np.arange(100, dtype=np.uint8).reshape(100, 1, 1, 1) * np.ones((1, 1, 8, 8), dtype=np.uint8)
+    sheet = opened(make_sheet(images))
+    assert sheet.size == (8 * 64 + 7 * GAP_PX, 2 * 64 + GAP_PX)
+    assert sheet.getpixel((0, 0)) == (0, 0, 0, 255)
+    assert sheet.getpixel((sheet.width - 1, sheet.height - 1)) == (99, 99, 99, 255)
+    assert sheet.getpixel((64, 0))[3] == 0  # between two pictures
+
+
+@pytest.mark.parametrize(
+    ("channels", "colour"), [(3, (10, 20, 30, 255)), (1, (10, 10, 10, 255)), (2, (10, 10, 10, 255))]
+)
+def test_any_number_of_channels_is_drawn(channels: int, colour: tuple[int, ...]) -> None:
+    image = np.stack([np.full((40, 30), 10 * (channel + 1), dtype=np.uint8) for channel in range(channels)])
+    sheet = opened(make_sheet(image[None]))
+    assert sheet.size == (60, 80)
+    assert sheet.getpixel((5, 5)) == colour
+
+
+def test_both_sets_are_stored_where_the_server_looks(tmp_path: Path) -> None:
+    for name, value in (("forget", 7), ("retain", 200)):
+        images = torch.full((3, 1, 4, 4), value, dtype=torch.uint8)
+        numbers = torch.arange(3)
+        StoredSet(images, numbers, numbers, numbers).write(tmp_path / f"{name}.safetensors")
+    storage = Storage((tmp_path / "storage").as_uri())
+    store_pictures(storage, tmp_path, "digits")
+    assert opened(storage.read(picture_key("digits", "forget"))).getpixel((0, 0)) == (7, 7, 7, 255)
+    assert opened(storage.read(picture_key("digits", "retain"))).getpixel((0, 0)) == (200, 200, 200, 255)
+
+
+def test_rows_of_a_table_are_not_drawn(tmp_path: Path) -> None:
+    numbers = torch.arange(3)
+    for name in ("forget", "retain"):
+        StoredSet(torch.rand(3, 5, 1, 1), numbers, numbers, numbers).write(tmp_path / f"{name}.safetensors")
+    storage = Storage((tmp_path / "storage").as_uri())
+    store_pictures(storage, tmp_path, "patients")
+    assert not storage.exists(picture_key("patients", "forget"))
