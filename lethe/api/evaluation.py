@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lethe
-from lethe.api.given_models import Models, arrays_of
+from lethe.api.method_runs import Models, arrays_of
 from lethe.api.split import Split, as_array, as_split
 from lethe.metrics.core.array_catalogue import Side
 from lethe.metrics.core.input_warnings import InputWarning, input_warnings, require_consistent

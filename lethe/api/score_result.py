@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lethe.api.given_models import Models, arrays_of
+from lethe.api.method_runs import Models, arrays_of
 from lethe.api.split import Split, as_split
 from lethe.metrics.core.input_warnings import InputWarning, scale_warnings
 from lethe.metrics.core.invalid_input import InvalidScoreInput

@@ -117,16 +117,16 @@ def run(  # noqa: PLR0917  typer makes its options from these parameters
 
 
 def _run_on_server(file: Path, url: str | None, *, max_hours: float | None, retry: bool, wait: bool) -> None:
-    from lethe.benchmark import server_runs
+    from lethe.benchmark import progress
     from lethe.benchmark.plan import read_plan
 
     plan = read_plan(file)
     with connected(url) as client:
-        found = server_runs.put_benchmark(client, plan, max_hours=max_hours, retry=retry)
+        found = progress.put_benchmark(client, plan, max_hours=max_hours, retry=retry)
         if found["changed"]:
             _say()(found["changed"])
         if wait:
-            found = server_runs.wait(client, plan.file.slug, _say())
+            found = progress.wait(client, plan.file.slug, _say())
         _print_server_status(found)
 
 
@@ -137,7 +137,7 @@ app.command(name="resume", help="Go on with a benchmark: the same as `run`, whic
 def status(output: Output, file: File, out: Out = OUT, server: Server = False, url: Url = None) -> None:
     """Show what is done, what failed and how long the rest takes, about."""
     from lethe.benchmark.plan import read_plan
-    from lethe.benchmark.server_runs import get_status
+    from lethe.benchmark.progress import get_status
 
     plan = read_plan(file)
     if not server:
@@ -148,7 +148,7 @@ def status(output: Output, file: File, out: Out = OUT, server: Server = False, u
 
 
 def _print_server_status(found: dict[str, Any], output: Output | None = None) -> None:
-    from lethe.benchmark.server_runs import left_text
+    from lethe.benchmark.progress import left_text
 
     if output:
         output.answer(found)

@@ -74,7 +74,7 @@ ON_SERVER = "server:"
 def read_source(given: str, out: Path) -> dict[str, Any]:
     """Return results: of a server, a report, a benchmark file's folder, or of the only benchmark in a folder."""
     if given.startswith(ON_SERVER):
-        from lethe.benchmark.server_runs import get_results
+        from lethe.benchmark.progress import get_results
 
         with connected() as client:
             return get_results(client, given.removeprefix(ON_SERVER))

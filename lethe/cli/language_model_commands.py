@@ -13,7 +13,7 @@ from rich.table import Table
 from lethe.cli.output import OverallProgress, notes, write_json
 
 if TYPE_CHECKING:
-    from lethe.huggingface.evaluation import FolderEvaluation
+    from lethe.huggingface.task import FolderEvaluation
 
 NOT_FINITE_STATUS, NOT_ALL_STATUS = 3, 4
 RETAIN, ORIGINAL = "retain model", "original"
@@ -121,9 +121,15 @@ def evaluate_language_models(
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from lethe.huggingface.attacks import AttackSettings, require_attack
-    from lethe.huggingface.evaluation import attack_all, evaluate_folders, keep_results, require_questions
     from lethe.huggingface.model_folder import require_settings
-    from lethe.huggingface.task import LoadSettings, read_task
+    from lethe.huggingface.task import (
+        LoadSettings,
+        attack_all,
+        evaluate_folders,
+        keep_results,
+        read_task,
+        require_questions,
+    )
 
     for name in attacks:
         require_attack(name)

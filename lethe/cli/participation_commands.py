@@ -23,7 +23,7 @@ from lethe.cli.context import (
 )
 from lethe.cli.output import console, local_time, notes, print_facts, print_rows, print_table, score_text
 from lethe.client.api import ApiError, JsonObject, LetheClient
-from lethe.competition.tasks_section import BETWEEN
+from lethe.competition.task import BETWEEN
 from lethe.errors import HostFault, InvalidInput, NotFound
 from lethe.methods.catalogue import method_source
 from lethe.submission.archive import size_limits

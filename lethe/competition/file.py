@@ -37,8 +37,16 @@ from lethe.competition.sections import (
     require_phases_in_order,
 )
 from lethe.competition.splits_section import METRIC_ID, Splits
-from lethe.competition.task import CausalLm, ImageClassification, Task, require_text_settings
-from lethe.competition.tasks_section import Combine, completed, said_once, wrong_combination
+from lethe.competition.task import (
+    CausalLm,
+    Combine,
+    ImageClassification,
+    Task,
+    completed,
+    require_text_settings,
+    said_once,
+    wrong_combination,
+)
 from lethe.errors import InvalidCompetitionFile, Violation, list_violations
 from lethe.metrics.scoring.attacks.family import DEFAULT_ATTACKS, DELTA, EPSILON_CAP, MIN_MODELS_DIVIDED, AttackFamily
 from lethe.text_files import plain_text, read_text

@@ -4,7 +4,7 @@ Metrics, their names and settings are those of open-unlearning (configs/eval/mus
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -34,6 +34,7 @@ from lethe.huggingface.task_catalogue import (
     REQUESTS,
     LanguageTask,
     Row,
+    all_rows,
     find_files,
     question_pairs,
     read_rows,
@@ -46,62 +47,26 @@ METRICS = (*MEMORIZATION, *MEMBERSHIP, "forget_verbmem_ROUGE", "forget_knowmem_R
 
 
 def muse_task(folder: Path, _: LoadSettings) -> EvaluationTask:
-    data = read_muse(folder)
+    data = all_rows(MUSE, folder)
     prompts = partial(PromptFormat.of, plain=True)
+    once = sum(len(data[path]) for path in ("knowmem/forget_qa", "knowmem/retain_qa"))
+    twice = sum(len(data[path]) for path in ("verbmem/forget", "privleak/forget", "privleak/holdout"))
     return EvaluationTask(
         lambda model, reference: evaluate_muse(model, data, prompts(model), reference=reference),
-        data.n_sequences(),
-        QuestionSets(question_pairs(data.forget_questions), question_pairs(data.retain_questions), prompts),
+        once + 2 * twice,
+        QuestionSets(question_pairs(data["knowmem/forget_qa"]), question_pairs(data["knowmem/retain_qa"]), prompts),
         metrics=METRICS,
     )
 
 
-@dataclass(frozen=True)
-class MuseData:
-    """Rows of the seven files. The examples (`*_icl`) stand before each question."""
-
-    verbatim: list[Row]
-    forget_questions: list[Row]
-    forget_examples: list[Row]
-    retain_questions: list[Row]
-    retain_examples: list[Row]
-    forget_passages: list[Row]
-    holdout_passages: list[Row]
-
-    def n_sequences(self) -> int:
-        """Return how many sequences an evaluation reads or writes, for its progress."""
-        passages = len(self.forget_passages) + len(self.holdout_passages)
-        return 2 * len(self.verbatim) + len(self.forget_questions) + len(self.retain_questions) + 2 * passages
-
-
-def read_muse(folder: Path) -> MuseData:
-    """Return MUSE's files of a folder: `knowmem/forget_qa.jsonl` as in the data set, or `muse_knowmem_forget_qa.jsonl`.
-
-    Raises InvalidTaskData naming what is missing or wrong.
-    """
-
-    def rows(path: str) -> list[Row]:
-        return task_rows(MUSE, folder, path)
-
-    return MuseData(
-        verbatim=rows("verbmem/forget"),
-        forget_questions=rows("knowmem/forget_qa"),
-        forget_examples=rows("knowmem/forget_qa_icl"),
-        retain_questions=rows("knowmem/retain_qa"),
-        retain_examples=rows("knowmem/retain_qa_icl"),
-        forget_passages=rows("privleak/forget"),
-        holdout_passages=rows("privleak/holdout"),
-    )
-
-
 def evaluate_muse(
-    model: LanguageModel, data: MuseData, prompts: PromptFormat, *, reference: Reference | None = None
+    model: LanguageModel, data: Mapping[str, list[Row]], prompts: PromptFormat, *, reference: Reference | None = None
 ) -> TaskResult:
-    """Return MUSE's metrics of a model. reference: a retain model, for the privacy leakage."""
-    verbatim = [encode_passage(model, row["gt"], prefix=row["prompt"]) for row in data.verbatim]
+    """Return MUSE's metrics of a model, from rows by the file's path. reference: a retain model, for the leakage."""
+    verbatim = [encode_passage(model, row["gt"], prefix=row["prompt"]) for row in data["verbmem/forget"]]
     knowledge = {
-        "forget": encode_questions(model, prompts, data.forget_questions, data.forget_examples),
-        "retain": encode_questions(model, prompts, data.retain_questions, data.retain_examples),
+        "forget": encode_questions(model, prompts, data["knowmem/forget_qa"], data["knowmem/forget_qa_icl"]),
+        "retain": encode_questions(model, prompts, data["knowmem/retain_qa"], data["knowmem/retain_qa_icl"]),
     }
 
     def rouge(answers: Sequence[Encoded], tokens: int, stop: Sequence[str] = ()) -> MetricValue:
@@ -114,7 +79,7 @@ def evaluate_muse(
     model.define("forget_verbmem_ROUGE", lambda: rouge(verbatim, VERBATIM_TOKENS))
     for name, questions in knowledge.items():
         model.define(f"{name}_knowmem_ROUGE", partial(rouge, questions, KNOWLEDGE_TOKENS, STOP))
-    define_membership(model, passages(data.forget_passages), passages(data.holdout_passages), reference)
+    define_membership(model, passages(data["privleak/forget"]), passages(data["privleak/holdout"]), reference)
     metrics = model.metrics()
     written = any(name.endswith("_ROUGE") for name in metrics)
     notes = generation_notes(model, [*verbatim, *knowledge["forget"]]) if written else ()
@@ -135,7 +100,7 @@ def series_task(task: LanguageTask, folder: Path, _: LoadSettings) -> Evaluation
         return evaluate_step(task.name, model, data, step=step)
 
     steps = tuple(partial(evaluate, step=step) for step in range(len(data.forget_sets) + 1))
-    return EvaluationTask(steps[0], data.n_sequences(), series=steps[1:])
+    return EvaluationTask(steps[0], len(data.retain_questions) + sum(map(len, data.forget_sets)), series=steps[1:])
 
 
 scaling_task = partial(series_task, MUSE_SCALING)
@@ -149,9 +114,6 @@ class SeriesData:
     retain_questions: list[Row]
     retain_examples: list[Row]
     forget_sets: list[list[Row]]
-
-    def n_sequences(self) -> int:
-        return len(self.retain_questions) + sum(map(len, self.forget_sets))
 
 
 def read_series(task: LanguageTask, folder: Path) -> SeriesData:

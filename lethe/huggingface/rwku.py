@@ -6,8 +6,8 @@ message in the chat template without a system text, then `Answer:`, tokenised wi
 """
 
 import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from lethe.huggingface.model_folder import LanguageModel
 from lethe.huggingface.prompts import Encoded, PromptFormat, encode_passage
 from lethe.huggingface.results import MetricValue, TaskResult, over_examples
 from lethe.huggingface.task import EvaluationTask, LoadSettings
-from lethe.huggingface.task_catalogue import RWKU, Row, task_rows
+from lethe.huggingface.task_catalogue import RWKU, Row, all_rows
 
 MAX_NEW_TOKENS, MAX_FLUENCY_TOKENS = 30, 256
 PROBES = {
@@ -40,46 +40,36 @@ MIN_K = 0.2  # of the shares that the program computes, the one that the paper r
 
 
 def rwku_task(folder: Path, _: LoadSettings) -> EvaluationTask:
-    data = read_rwku(folder)
+    data = all_rows(RWKU, folder)
     forget, retain = (
-        [(QUESTION.format(row["query"]), row["answer"]) for row in data.rows[path]]
+        [(QUESTION.format(row["query"]), row["answer"]) for row in data[path]]
         for path in ("forget_level2", "neighbor_level2")
     )
     prompts = partial(PromptFormat.of, system_prompt="")
     return EvaluationTask(
-        lambda model, __: evaluate_rwku(model, data), data.n_sequences(), QuestionSets(forget, retain, prompts)
+        lambda model, __: evaluate_rwku(model, data),
+        sum(map(len, data.values())),
+        QuestionSets(forget, retain, prompts),
     )
 
 
-@dataclass(frozen=True)
-class RwkuData:
-    """Rows by the file's name; the last three may be empty."""
+def evaluate_rwku(model: LanguageModel, data: Mapping[str, list[Row]]) -> TaskResult:
+    """Return ROUGE-L recall of every set of probes, of each type of adversarial one, membership scores and fluency.
 
-    rows: dict[str, list[Row]]
-
-    def n_sequences(self) -> int:
-        return sum(map(len, self.rows.values()))
-
-
-def read_rwku(folder: Path) -> RwkuData:
-    """Return RWKU's files of a folder. Raises InvalidTaskData naming what is missing or wrong."""
-    return RwkuData({file.path: task_rows(RWKU, folder, file.path) for file in RWKU.files})
-
-
-def evaluate_rwku(model: LanguageModel, data: RwkuData) -> TaskResult:
-    """Return ROUGE-L recall of every set of probes, of each type of adversarial one, membership scores and fluency."""
+    data: rows by the file's path.
+    """
     asked: list[Encoded] = []
     for path, name in PROBES.items():
-        rows = data.rows[path]
+        rows = data[path]
         encoded = [_encode(model, path, row) for row in rows]
         model.define(f"{name}_rouge", partial(_probe, model, rows, encoded))
         if path == "forget_level3":
             _define_types(model, rows)
         asked += encoded
     for path in ("mia_forget", "mia_retain"):
-        if data.rows[path]:
-            _define_membership(model, path, [row["text"] for row in data.rows[path]])
-    if instructions := data.rows["utility_fluency"]:
+        if data[path]:
+            _define_membership(model, path, [row["text"] for row in data[path]])
+    if instructions := data["utility_fluency"]:
         model.define("fluency_entropy", lambda: _fluency(model, instructions))
     metrics = model.metrics()
     notes = generation_notes(model, asked) if any(name.endswith("_rouge") for name in metrics) else ()

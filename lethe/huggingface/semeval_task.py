@@ -21,10 +21,12 @@ from lethe.huggingface.multiple_choice import HEADER, LETTERS, correct_choices, 
 from lethe.huggingface.prompts import Encoded, encode_passage
 from lethe.huggingface.results import InvalidTaskData, MetricValue, TaskResult, over_examples
 from lethe.huggingface.task import EvaluationTask, LoadSettings
-from lethe.huggingface.task_catalogue import SEMEVAL, Row, task_rows
+from lethe.huggingface.task_catalogue import SEMEVAL, Row, all_rows
 from lethe.metrics.core.arrays import Float64
 
 MAX_NEW_TOKENS = 256
+MEMBERS, OTHERS = "mia_data/member", "mia_data/nonmember"
+Data = dict[str, list[Row]]  # by the file's path; only forget and retain are always there
 N_EXAMPLES, MAX_PROMPT_LENGTH = 5, 2048
 NAMES = {"sc": "regurgitation", "qa": "knowledge"}
 MIN_MMLU = 0.371  # three quarters of the original 7B model's; below it an entry was not ranked
@@ -34,45 +36,26 @@ KINDS = ("sc", "qa")
 
 def semeval_task(folder: Path, _: LoadSettings) -> EvaluationTask:
     data = read_semeval(folder)
-    return EvaluationTask(lambda model, __: evaluate_semeval(model, data), data.n_sequences())
+    texts = sum(len(data[path]) for path in ("forget", "retain", MEMBERS, OTHERS))
+    n_read = texts + sum(len(row["choices"]) for row in data["mmlu"])
+    return EvaluationTask(lambda model, __: evaluate_semeval(model, data), n_read)
 
 
-@dataclass(frozen=True)
-class SemevalData:
-    """Rows of the files. members, others, mmlu, mmlu_examples: may be empty."""
-
-    forget: list[Row]
-    retain: list[Row]
-    members: list[Row]
-    others: list[Row]
-    mmlu: list[Row]
-    mmlu_examples: list[Row]
-
-    def n_sequences(self) -> int:
-        texts = (self.forget, self.retain, self.members, self.others)
-        return sum(map(len, texts)) + sum(len(row["choices"]) for row in self.mmlu)
-
-
-def read_semeval(folder: Path) -> SemevalData:
+def read_semeval(folder: Path) -> Data:
     """Return the task's files of a folder. Raises InvalidTaskData naming what is missing or wrong."""
-    data = SemevalData(
-        forget=task_rows(SEMEVAL, folder, "forget"),
-        retain=task_rows(SEMEVAL, folder, "retain"),
-        members=task_rows(SEMEVAL, folder, "mia_data/member"),
-        others=task_rows(SEMEVAL, folder, "mia_data/nonmember"),
-        mmlu=require_choices("mmlu", task_rows(SEMEVAL, folder, "mmlu")),
-        mmlu_examples=require_choices("mmlu_dev", task_rows(SEMEVAL, folder, "mmlu_dev")),
-    )
-    if bool(data.members) != bool(data.others):
+    data = all_rows(SEMEVAL, folder)
+    for path in ("mmlu", "mmlu_dev"):
+        require_choices(path, data[path])
+    if bool(data[MEMBERS]) != bool(data[OTHERS]):
         raise InvalidTaskData(f"{folder} holds one of mia_data/member and mia_data/nonmember; allowed are both or none")
     return data
 
 
-def evaluate_semeval(model: LanguageModel, data: SemevalData) -> TaskResult:
+def evaluate_semeval(model: LanguageModel, data: Data) -> TaskResult:
     """Return the aggregate with all that it is made of; the parts whose files are missing have no value."""
-    sides = {"forget": data.forget, "retain": data.retain}
+    sides = {"forget": data["forget"], "retain": data["retain"]}
     prompts = {side: [_prompt(model, row["input"]) for row in rows] for side, rows in sides.items()}
-    losses = {"members": data.members, "others": data.others}
+    losses = {"members": data[MEMBERS], "others": data[OTHERS]}
 
     def answers(side: str) -> list[Continuation]:
         texts = model.metric(f"{side} texts").per_example["generation"]
@@ -141,14 +124,14 @@ def _losses(model: LanguageModel, rows: Sequence[Row]) -> MetricValue:
     return MetricValue(None, {"loss": score_answers(model, passages).loss})
 
 
-def _mmlu(model: LanguageModel, data: SemevalData) -> MetricValue:
-    if not data.mmlu:
+def _mmlu(model: LanguageModel, data: Data) -> MetricValue:
+    if not data["mmlu"]:
         return MetricValue(None, reason="needs mmlu")
     examples = defaultdict(list)
-    for row in data.mmlu_examples:
+    for row in data["mmlu_dev"]:
         examples[row["subject"]].append(f"{question_text(row)} {LETTERS[row['answer']]}\n\n")
-    encoded = [_mmlu_choices(model, row, examples[row["subject"]][:N_EXAMPLES]) for row in data.mmlu]
-    return over_examples(correct_choices(model, encoded, data.mmlu))
+    encoded = [_mmlu_choices(model, row, examples[row["subject"]][:N_EXAMPLES]) for row in data["mmlu"]]
+    return over_examples(correct_choices(model, encoded, data["mmlu"]))
 
 
 def _mmlu_choices(model: LanguageModel, row: Row, examples: Sequence[str]) -> list[Encoded]:

@@ -156,6 +156,11 @@ def task_rows(task: LanguageTask, folder: Path, path: str) -> list[Row]:
     return read_rows(find_file(folder, names), file.fields)
 
 
+def all_rows(task: LanguageTask, folder: Path) -> dict[str, list[Row]]:
+    """Return the rows of each of a task's files, by its path. Raises InvalidTaskData as `task_rows` does."""
+    return {file.path: task_rows(task, folder, file.path) for file in task.files}
+
+
 def holds_task(task: LanguageTask, folder: Path) -> bool:
     """Return whether a folder holds every file that the task cannot do without; their content is not read."""
     needed = (file for file in task.files if not file.needed_for)

@@ -4,7 +4,6 @@ Metrics and their names are those of open-unlearning (configs/eval/tofu.yaml).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -30,8 +29,10 @@ from lethe.huggingface.prompts import Encoded, PromptFormat, encode_answer
 from lethe.huggingface.reference import Reference
 from lethe.huggingface.results import InvalidTaskData, MetricValue, TaskResult, over_examples
 from lethe.huggingface.task import EvaluationTask, LoadSettings
-from lethe.huggingface.task_catalogue import TOFU, Row, question_pairs, task_rows
+from lethe.huggingface.task_catalogue import TOFU, Row, all_rows, question_pairs
 
+Data = dict[str, list[Row]]  # by the file's path; the last may be empty: no membership attacks then
+FORGET, RETAIN, AUTHORS, FACTS, HOLDOUT = (file.path for file in TOFU.files)
 MAX_NEW_TOKENS = 200
 UTILITY_PARTS = tuple(
     f"{name}_{part}"
@@ -53,62 +54,33 @@ METRICS = (
 
 
 def tofu_task(folder: Path, settings: LoadSettings) -> EvaluationTask:
-    data = read_tofu(folder)
+    data = all_rows(TOFU, folder)
     prompts = partial(PromptFormat.of, system_prompt=settings.system_prompt)
     return EvaluationTask(
         lambda model, reference: evaluate_tofu(
             model, data, prompts(model), reference=reference, gibberish=settings.gibberish
         ),
-        data.n_sequences(),
-        QuestionSets(question_pairs(data.forget), question_pairs(data.retain), prompts),
+        _n_sequences(data),
+        QuestionSets(question_pairs(data[FORGET]), question_pairs(data[RETAIN]), prompts),
         metrics=(
-            *(name for name in METRICS if data.holdout or name not in MEMBERSHIP),
+            *(name for name in METRICS if data[HOLDOUT] or name not in MEMBERSHIP),
             *(("forget_Q_A_gibberish",) if settings.gibberish else ()),
         ),
     )
 
 
-@dataclass(frozen=True)
-class TofuData:
-    """Rows of the five files. holdout: empty where there is none (no membership attacks then)."""
-
-    forget: list[Row]
-    retain: list[Row]
-    real_authors: list[Row]
-    world_facts: list[Row]
-    holdout: list[Row]
-
-    def n_sequences(self) -> int:
-        """Return how many sequences an evaluation reads or writes, for its progress."""
-        sets = (self.forget, self.retain, self.real_authors, self.world_facts)
-        answers = sum(1 + len(_texts(row["perturbed_answer"])) for rows in sets for row in rows)
-        answers += sum(len(_texts(row["paraphrased_answer"])) for rows in sets[:2] for row in rows)
-        attacked = len(self.forget) + len(self.holdout) if self.holdout else 0
-        return answers + sum(map(len, sets)) + len(self.holdout) + attacked
-
-
-def read_tofu(folder: Path) -> TofuData:
-    """Return TOFU's files of a folder, by the names of the original data set or with `tofu_` before them.
-
-    `forget*_perturbed`, `retain_perturbed`, `real_authors_perturbed`, `world_facts_perturbed`, and `holdout*`, which
-    may be missing. Raises InvalidTaskData naming what is missing or wrong.
-    """
-
-    def rows(path: str) -> list[Row]:
-        return task_rows(TOFU, folder, path)
-
-    return TofuData(
-        forget=rows("forget*_perturbed"),
-        retain=rows("retain_perturbed"),
-        real_authors=rows("real_authors_perturbed"),
-        world_facts=rows("world_facts_perturbed"),
-        holdout=rows("holdout*"),
-    )
+def _n_sequences(data: Data) -> int:
+    """Return how many sequences an evaluation reads or writes, for its progress."""
+    *sets, holdout = data.values()
+    answers = sum(1 + len(_texts(row["perturbed_answer"])) for rows in sets for row in rows)
+    answers += sum(len(_texts(row["paraphrased_answer"])) for rows in sets[:2] for row in rows)
+    attacked = len(sets[0]) + len(holdout) if holdout else 0
+    return answers + sum(map(len, sets)) + len(holdout) + attacked
 
 
 def evaluate_tofu(
     model: LanguageModel,
-    data: TofuData,
+    data: Data,
     prompts: PromptFormat,
     *,
     reference: Reference | None = None,
@@ -118,9 +90,9 @@ def evaluate_tofu(
 
     gibberish: the folder of a classifier, for `forget_Q_A_gibberish`.
     """
-    forget = _Set(model, prompts, data.forget)
+    forget = _Set(model, prompts, data[FORGET])
     _define_answers("forget", forget, truth="paraphrased_answer")
-    asked = [row["question"] for row in data.forget]
+    asked = [row["question"] for row in data[FORGET]]
 
     def texts() -> list[str]:
         return list(map(str, model.metric("forget_Q_A_ROUGE").per_example["generation"]))
@@ -131,13 +103,13 @@ def evaluate_tofu(
         model.define("forget_Q_A_gibberish", lambda: clean_text(gibberish, texts(), device=str(model.device)))
     define_memorization(model, lambda: forget.scored("answer"))
     model.define("forget_quality", lambda: _forget_quality(model.metric("forget_truth_ratio"), reference))
-    if data.holdout:
-        holdout = _Set(model, prompts, data.holdout)
+    if data[HOLDOUT]:
+        holdout = _Set(model, prompts, data[HOLDOUT])
         define_membership(model, lambda: forget.scored("answer"), lambda: holdout.scored("answer"), reference)
     for name, rows, truth in (
-        ("retain", data.retain, "paraphrased_answer"),
-        ("ra", data.real_authors, "answer"),
-        ("wf", data.world_facts, "answer"),
+        ("retain", data[RETAIN], "paraphrased_answer"),
+        ("ra", data[AUTHORS], "answer"),
+        ("wf", data[FACTS], "answer"),
     ):
         _define_answers(name, _Set(model, prompts, rows), truth=truth)
     model.define("model_utility", lambda: _model_utility(model))

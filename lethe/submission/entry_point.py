@@ -14,8 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from lethe.errors import InvalidSubmission
 from lethe.submission import notebook
 from lethe.submission.archive import common_folder, refused
-from lethe.submission.ipython_magics import with_bodies_parsed
-from lethe.submission.notebook import Mode
+from lethe.submission.notebook import Mode, with_bodies_parsed
 from lethe.submission.parsing import Style, parse_source, reached_definitions, refused_at, sample_style
 from lethe.submission.requirements import missing_modules
 from lethe.submission.signatures import Entry, Imported, ImportedFile, NotCallable, find_callable, from_elsewhere

@@ -12,7 +12,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.new_file import limit_mistakes
 from lethe.competition.preparation_share import training_recipe
 from lethe.competition.section import as_stored
-from lethe.competition.tasks_section import SHARED_LIMITS
+from lethe.competition.task import SHARED_LIMITS
 from lethe.errors import InvalidInput, Violation
 from lethe.text_files import plain_text
 from server import audit

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from lethe.client.receipts import canonical, verify
 from lethe.competition.file import CompetitionFile
 from lethe.competition.section import SCHEMA_VERSION, read_stored, schema_version
-from lethe.competition.tasks_section import task_name
+from lethe.competition.task import task_name
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput, Violation
 from server import starter_kit

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.section import as_stored
-from lethe.competition.tasks_section import shared_values, task_name
+from lethe.competition.task import shared_values, task_name
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidCompetitionFile, NotFound, Violation
 from lethe.text_files import plain_text

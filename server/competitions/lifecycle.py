@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from lethe.competition.file import CompetitionFile
 from lethe.competition.section import as_stored
 from lethe.competition.sections import LATE, Phase
-from lethe.competition.tasks_section import BETWEEN
+from lethe.competition.task import BETWEEN
 from server import audit
 from server.competitions import competition_repository
 from server.competitions.stored_file import stored_file

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.competition.file import CompetitionFile
-from lethe.competition.tasks_section import Combine, task_name
+from lethe.competition.task import Combine, task_name
 from lethe.competition.visibility import Visibility
 from server.disclosure import gate
 from server.disclosure.gate import ShownNumber

@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from lethe.competition.file import CompetitionFile
 from lethe.competition.sections import Submissions
-from lethe.competition.tasks_section import task_name
+from lethe.competition.task import task_name
 from lethe.errors import InvalidSubmission, Violation
 from server.accounts.rate_limit import Throttle
 from server.config import Settings

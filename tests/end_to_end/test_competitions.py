@@ -11,7 +11,7 @@ from shutil import copytree
 import pytest
 from typer.testing import CliRunner
 
-from lethe.benchmark import server_runs
+from lethe.benchmark import progress
 from lethe.benchmark.plan import read_plan
 from lethe.cli.main import build_app
 from lethe.client.api import LetheClient
@@ -132,13 +132,13 @@ def test_agent_plays_to_the_close_within_its_quota(empty_instance: Instance) -> 
 def test_a_benchmark_survives_its_worker(empty_instance: Instance, tmp_path: Path) -> None:
     client = empty_instance.organiser
     competitions = client.competitions()
-    server_runs.put_benchmark(client, read_plan(write_files(tmp_path)))
+    progress.put_benchmark(client, read_plan(write_files(tmp_path)))
     wait_until(lambda: _cell(client)["split"] == "ready")
     wait_until(lambda: _cell(client)["n_done"] > 0)
     for pid in empty_instance.workers():
         kill(pid)
-    status = server_runs.wait(client, "tiny", lambda _: None, every_s=0.5)
-    content = server_runs.get_results(client, "tiny")
+    status = progress.wait(client, "tiny", lambda _: None, every_s=0.5)
+    content = progress.get_results(client, "tiny")
     assert client.competitions() == competitions, "its cells are none of them"
     assert (status["left"], status["progress"][0]["n_done"], status["progress"][0]["n_failed"]) == (0, 2, 1)
     rows = content["cells"]["tiny"]["rows"]
@@ -153,4 +153,4 @@ def test_a_benchmark_survives_its_worker(empty_instance: Instance, tmp_path: Pat
 
 
 def _cell(client: LetheClient) -> dict[str, object]:
-    return server_runs.get_status(client, "tiny")["progress"][0]
+    return progress.get_status(client, "tiny")["progress"][0]

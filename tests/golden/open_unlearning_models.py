@@ -16,9 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from lethe.huggingface.evaluation import evaluate_folders
 from lethe.huggingface.results import TaskResult
-from lethe.huggingface.task import LoadSettings, read_task
+from lethe.huggingface.task import LoadSettings, evaluate_folders, read_task
 
 TOLERANCE = 1e-5
 # Attacks count pairs, of which rounding may swap some; the truth ratio under another name; bfloat16 is rounding itself.

@@ -16,7 +16,7 @@ from lethe.benchmark.method_runs import MethodRuns, RunPlace, own_original
 from lethe.client import bundle
 from lethe.competition.file import CompetitionFile
 from lethe.competition.section import read_stored
-from lethe.competition.tasks_section import task_name
+from lethe.competition.task import task_name
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets.registry import PATHS, datasets_beside
 from lethe.errors import HostFault, InvalidInput, Violation

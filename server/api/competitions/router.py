@@ -6,7 +6,7 @@ from fastapi import APIRouter, Body, Query, Response, status
 from sqlalchemy.orm import Session
 
 from lethe.competition.preparation_share import SplitReport
-from lethe.competition.tasks_section import task_name
+from lethe.competition.task import task_name
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from server import starter_kit

@@ -10,7 +10,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.run_limits import limit_warnings
 from lethe.competition.section import Timestamp
 from lethe.competition.sections import Late, Limits, Phase, Ranking
-from lethe.competition.tasks_section import task_name
+from lethe.competition.task import task_name
 from server.admin.competition_edits import Change
 from server.api.schema import In, Out
 from server.competitions.split_share import share_done, time_left_s

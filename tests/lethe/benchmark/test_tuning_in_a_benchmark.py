@@ -7,9 +7,8 @@ import pytest
 from lethe.benchmark.benchmark_file import InvalidBenchmarkFile
 from lethe.benchmark.estimate import estimate
 from lethe.benchmark.plan import read_plan
-from lethe.benchmark.progress import benchmark_progress
+from lethe.benchmark.progress import benchmark_progress, put_benchmark
 from lethe.benchmark.results import collect, tuned_entries
-from lethe.benchmark.server_runs import put_benchmark
 from lethe.benchmark.store import BenchmarkFolder, settled_method, study_file
 from lethe.errors import InvalidInput
 from tests.lethe.conftest import COMPETITION, execute

@@ -8,12 +8,11 @@ from typer.testing import CliRunner
 from lethe.cli.main import build_app
 from lethe.errors import InvalidInput
 from lethe.huggingface import answer_sets, task, tofu
-from lethe.huggingface.evaluation import evaluate_folders
 from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.multiple_choice import read_multiple_choice
 from lethe.huggingface.reference import Reference, as_logs, read_logs
 from lethe.huggingface.results import InvalidTaskData, MetricValue, ModelMetrics, TaskResult
-from lethe.huggingface.task import EvaluationTask, LoadSettings, read_task
+from lethe.huggingface.task import EvaluationTask, LoadSettings, evaluate_folders, read_task
 
 TASKS = ("tofu", "muse", "muse-scaling", "muse-successive", "wmdp", "semeval", "rwku")
 TRUTH_RATIO = ("forget_truth_ratio", "forget_Q_A_PARA_Prob", "forget_Q_A_PERT_Prob")
@@ -185,7 +184,7 @@ def test_diverged_model_has_no_values_and_is_said_to_be_one_once(tmp_path, data,
     ],
 )
 def test_what_is_not_known_is_refused_before_anything_is_computed(data, models, monkeypatch, options, said):
-    monkeypatch.setattr("lethe.huggingface.evaluation.load_language_model", lambda *_, **__: pytest.fail("computed"))
+    monkeypatch.setattr("lethe.huggingface.task.load_language_model", lambda *_, **__: pytest.fail("computed"))
     found = evaluated("--hf", models[0], "--data", data("tofu"), *options)
     assert found.exit_code != 0
     assert said in f"{found.output} {found.exception}"

@@ -18,8 +18,8 @@ from lethe.huggingface.answer_scores import score_answers
 from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.prompts import Encoded
 from lethe.huggingface.results import InvalidTaskData, MetricValue
-from lethe.huggingface.rwku import PROBES, RwkuData, evaluate_rwku, rouge_l_recall
-from lethe.huggingface.semeval_task import MIN_MMLU, Continuation, SemevalData, evaluate_semeval, semeval_scores
+from lethe.huggingface.rwku import PROBES, evaluate_rwku, rouge_l_recall
+from lethe.huggingface.semeval_task import MEMBERS, MIN_MMLU, OTHERS, Continuation, evaluate_semeval, semeval_scores
 from lethe.huggingface.task import LoadSettings, read_task
 from tests.support.tiny_models import write_model
 
@@ -53,7 +53,7 @@ def test_prompts_are_the_authors(model, monkeypatch):
     kinds = ("affirmative suffix", "incontext learning", "role playing")
     rows = {path: [{"query": "Who?", "answer": "Mara"}] for path in PROBES}
     rows["forget_level3"] = [{"query": "Who?", "answer": "Mara", "type": kind} for kind in kinds]
-    evaluate_rwku(model, RwkuData({**rows, "mia_forget": [], "mia_retain": [], "utility_fluency": []}))
+    evaluate_rwku(model, {**rows, "mia_forget": [], "mia_retain": [], "utility_fluency": []})
     blank = "<|user|>Please complete the blank in the following question.\nQuestion: Who?\n<|end|><|assistant|>Answer:"
     question = "<|user|>Please briefly answer the following question.\nQuestion: Who?\n<|end|><|assistant|>Answer:"
     suffix = "<|user|>Please briefly answer the following question.\nQuestion: Who?<|end|><|assistant|>"
@@ -65,7 +65,7 @@ def test_passages_have_the_authors_four_scores(model):
     texts = ["Mara lives in Rome with two cats.", "Rome is old"]
     rows = {path: [{"query": "Who?", "answer": "Mara", "type": "reverse"}] for path in PROBES}
     rows |= {"mia_retain": [], "utility_fluency": []}
-    found = evaluate_rwku(model, RwkuData({**rows, "mia_forget": [{"text": text} for text in texts]})).metrics
+    found = evaluate_rwku(model, {**rows, "mia_forget": [{"text": text} for text in texts]}).metrics
     expected = np.mean([authors_scores(model, text) for text in texts], axis=0)
     names = ("loss", "zlib", "min_k", "min_k_plus_plus")
     assert [found[f"mia_forget_{name}"].value for name in names] == pytest.approx(-expected, rel=1e-4)
@@ -94,7 +94,7 @@ def test_mmlu_has_the_subject_and_five_examples_before_the_question(model, monke
     monkeypatch.setattr(
         semeval_task, "correct_choices", lambda _, encoded, rows: seen.extend(encoded) or semeval_task.np.ones(1)
     )
-    data = SemevalData([], [], [], [], [CHOICES], [{**CHOICES, "question": f"Which {i}?"} for i in range(6)])
+    data = {"mmlu": [CHOICES], "mmlu_dev": [{**CHOICES, "question": f"Which {i}?"} for i in range(6)]}
     semeval_task._mmlu(model, data)
     first, second = seen[0]
     header = "The following are multiple choice questions (with answers) about  high school law.\n\n"
@@ -120,7 +120,8 @@ def test_aggregate_is_made_of_what_the_model_writes_and_its_losses(model, monkey
         {"id": "0qa0", "task": "Task1", "input": "Where?", "output": "In Lagos"},
     ]
     documents = [{"document": text} for text in ("Mara Quill wrote the book.", "Her father is a judge.")]
-    data = SemevalData(rows, rows[::-1], documents[:1], documents[1:], [CHOICES], [])
+    data = {"forget": rows, "retain": rows[::-1], MEMBERS: documents[:1], OTHERS: documents[1:]}
+    data |= {"mmlu": [CHOICES], "mmlu_dev": []}
     found = evaluate_semeval(model, data).values()
     answers = [Continuation(row["id"], row["task"], row["output"], written[row["input"]]) for row in rows]
     expected = semeval_scores(

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.errors import InvalidSubmission
-from lethe.submission.ipython_magics import is_python, to_python
-from lethe.submission.notebook import Mode, code_cells
+from lethe.submission.notebook import Mode, code_cells, is_python, to_python
 from lethe.submission.package import load_package
 from tests.support.notebooks import notebook
 

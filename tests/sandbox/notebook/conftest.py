@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from lethe.submission.ipython_magics import to_python
+from lethe.submission.notebook import to_python
 from sandbox.frame_reader import NotebookRun
 from sandbox.launcher import EntryPoint, Launcher, RunRequest, RunResult, Sandbox, SandboxSpec
 from sandbox.policy import RunPolicy

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.kaggle.programs import programs
-from lethe.submission.ipython_magics import to_python
+from lethe.submission.notebook import to_python
 from lethe.submission.package import load_package
 from sandbox.environments import missing_set
 from sandbox.launcher import Launcher, SandboxSpec

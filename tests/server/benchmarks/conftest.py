@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lethe.benchmark import server_runs
+from lethe.benchmark import progress
 from lethe.benchmark.plan import read_plan
 from tests.lethe.conftest import BENCHMARK, COMPETITION
 
@@ -33,5 +33,5 @@ def request_body(folder: Path, change=lambda text: text, **options: Any) -> dict
     (folder / "broken.py").write_text(MINE)
     (folder / "benchmark.toml").write_text(change(BENCHMARK))
     recorder = Recorder()
-    server_runs.put_benchmark(recorder, read_plan(folder / "benchmark.toml"), **options)  # type: ignore[arg-type]
+    progress.put_benchmark(recorder, read_plan(folder / "benchmark.toml"), **options)  # type: ignore[arg-type]
     return recorder.body

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.competition.tasks_section import Combine
+from lethe.competition.task import Combine
 from server.leaderboard.combination import TaskScore, combine, interval
 from server.leaderboard.ranking import Entry, RowKind, Try, climb, rank
 
