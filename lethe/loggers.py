@@ -147,11 +147,10 @@ def numbers(result: Result) -> dict[str, float]:
 
 
 def _numbers(result: Any) -> Iterator[tuple[tuple[str, ...], float | None]]:
-    from lethe.api.benchmark_result import BenchmarkResult
+    from lethe.api.benchmark_result import BenchmarkResult, tidy_rows
     from lethe.api.evaluation import Evaluation
     from lethe.api.method_runs import MethodRuns
     from lethe.api.score_result import ScoreResult
-    from lethe.reports.tidy_benchmark import tidy_rows
 
     if isinstance(result, Evaluation):
         yield from _of_evaluation(result)

@@ -15,8 +15,7 @@ from weakref import finalize
 
 import numpy.typing as npt
 
-from lethe.api.score_inputs import safetensors_arrays
-from lethe.api.split import Split, as_array, as_split
+from lethe.api.split import Split, as_array, as_split, safetensors_arrays
 from lethe.methods.rendering import read_method, render, set_constants
 from lethe.metrics.core.inputs import open_arrays
 from lethe.metrics.core.invalid_input import InvalidMetricInput

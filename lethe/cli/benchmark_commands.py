@@ -200,7 +200,7 @@ def table(  # noqa: PLR0917  typer makes its options from these parameters
     md: for reading. csv and parquet: one long table, all digits. json: everything, as `table` reads it again. latex:
     a table per cell for the package booktabs, with intervals, the best in bold.
     """
-    from lethe.reports import tidy_benchmark
+    from lethe.api import benchmark_result
     from lethe.reports.table import json_text, written
 
     options = (("--groups", groups, "md"), ("--wide", wide is not None, "csv"), ("--all-digits", all_digits, "latex"))
@@ -210,15 +210,15 @@ def table(  # noqa: PLR0917  typer makes its options from these parameters
     writers: dict[str, Callable[[dict[str, Any]], str]] = {
         "md": lambda content: _markdown(content, groups=groups),
         "csv": lambda content: (
-            tidy_benchmark.csv_text(content) if wide is None else tidy_benchmark.wide_csv_text(content, wide)
+            benchmark_result.csv_text(content) if wide is None else benchmark_result.wide_csv_text(content, wide)
         ),
-        "latex": lambda content: tidy_benchmark.latex_text(content, all_digits=all_digits),
+        "latex": lambda content: benchmark_result.latex_text(content, all_digits=all_digits),
         "json": json_text,
     }
     if table_format == "parquet":
         if file is None:
             raise InvalidInput("--format parquet is not text: name a file with --file")
-        tidy_benchmark.write_parquet(read_source(source, out), file)
+        benchmark_result.write_parquet(read_source(source, out), file)
         return
     if table_format not in writers:
         raise InvalidInput(f"there is no format {table_format!r}; there are {', '.join((*writers, 'parquet'))}")

@@ -60,7 +60,7 @@ def score(  # noqa: PLR0917 - typer makes its options from these parameters
     The files hold `confidences` [N, S], logits of the right class, log(p / (1 - p)), and, optionally, `retain_accuracy`
     [N] and `test_accuracy` [N]. Without accuracies the result is forgetting quality alone.
     """
-    from lethe.api.score_inputs import read_outputs, split_outputs
+    from lethe.api.split import read_outputs, split_outputs
     from lethe.metrics.core.input_warnings import scale_warnings
     from lethe.metrics.scoring.attacks.family import few_models_warnings
 
@@ -183,7 +183,7 @@ def confidences(
     """
     import numpy as np
 
-    from lethe.api.score_inputs import save_outputs
+    from lethe.api.split import save_outputs
     from lethe.evaluation.evaluators import evaluate_folder, load_evaluator
     from lethe.metrics.scoring.score import ModelOutputs
 

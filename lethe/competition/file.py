@@ -18,9 +18,8 @@ from pydantic import (
     model_validator,
 )
 
-from lethe.competition.mistakes import read_toml, with_suggestion, wrong_types
 from lethe.competition.report_section import Report, require_metric_fits, require_metric_ranks
-from lethe.competition.section import Options, Section, Timestamp
+from lethe.competition.section import Options, Section, Timestamp, read_toml, with_suggestion, wrong_types
 from lethe.competition.sections import (
     JOINT_AUDIT,
     MAX_PHASES,

@@ -16,8 +16,8 @@ import numpy as np
 from lethe.huggingface.answer_scores import Floats, score_answers
 from lethe.huggingface.answer_sets import area_under_curve
 from lethe.huggingface.generated_text import GeneratedText, generate, generation_notes
+from lethe.huggingface.harness_task import HEADER, LETTERS, correct_choices, question_text, require_choices
 from lethe.huggingface.model_folder import LanguageModel
-from lethe.huggingface.multiple_choice import HEADER, LETTERS, correct_choices, question_text, require_choices
 from lethe.huggingface.prompts import Encoded, encode_passage
 from lethe.huggingface.results import InvalidTaskData, MetricValue, TaskResult, over_examples
 from lethe.huggingface.task import EvaluationTask, LoadSettings

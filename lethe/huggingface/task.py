@@ -70,7 +70,7 @@ OWN = {
     "muse": "muse:muse_task",
     "muse-scaling": "muse:scaling_task",
     "muse-successive": "muse:successive_task",
-    "wmdp": "multiple_choice:multiple_choice_task",
+    "wmdp": "harness_task:multiple_choice_task",
     "semeval": "semeval_task:semeval_task",
     "rwku": "rwku:rwku_task",
     "lm_eval": "harness_task:harness_task",

@@ -12,10 +12,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from lethe.api.benchmark_result import COLUMNS
 from lethe.benchmark.execution import UnfinishedBenchmark
 from lethe.cli import benchmark_commands
 from lethe.errors import InvalidInput
-from lethe.reports.tidy_benchmark import COLUMNS
 from tests.support.forked_children import forked_subprocess
 
 runner = CliRunner()

@@ -9,7 +9,7 @@ import safetensors.torch
 import torch
 from typer.testing import CliRunner
 
-from lethe.api.score_inputs import load_outputs, save_outputs
+from lethe.api.split import load_outputs, save_outputs
 from lethe.cli.main import build_app
 from lethe.errors import InvalidInput
 from lethe.evaluation.image_evaluation import SplitEvaluator, load_original

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 from lethe.cli.main import build_app
 from lethe.errors import InvalidInput
 from lethe.huggingface import answer_sets, task, tofu
+from lethe.huggingface.harness_task import read_multiple_choice
 from lethe.huggingface.model_folder import load_language_model
-from lethe.huggingface.multiple_choice import read_multiple_choice
 from lethe.huggingface.reference import Reference, as_logs, read_logs
 from lethe.huggingface.results import InvalidTaskData, MetricValue, ModelMetrics, TaskResult
 from lethe.huggingface.task import EvaluationTask, LoadSettings, evaluate_folders, read_task

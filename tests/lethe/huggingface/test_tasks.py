@@ -13,7 +13,7 @@ from huggingface_hub import constants
 from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
-from lethe.huggingface import multiple_choice, semeval_task
+from lethe.huggingface import harness_task, semeval_task
 from lethe.huggingface.answer_scores import score_answers
 from lethe.huggingface.model_folder import load_language_model
 from lethe.huggingface.prompts import Encoded
@@ -263,7 +263,7 @@ def test_wmdp_asks_what_lm_eval_asks(subject, tmp_path, monkeypatch):
         asked.extend(read.tokenizer.decode(answer.ids) for answer in answers)
         return score_answers(read, answers)
 
-    monkeypatch.setattr(multiple_choice, "score_answers", record)
+    monkeypatch.setattr(harness_task, "score_answers", record)
     read_task("wmdp", tmp_path, LoadSettings()).evaluate(read, None)
     assert asked == requests_of_lm_eval(name, tmp_path, monkeypatch)
 

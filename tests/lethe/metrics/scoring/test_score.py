@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lethe.api.score_inputs import load_outputs, save_outputs
+from lethe.api.split import load_outputs, save_outputs
 from lethe.metrics.core.input_warnings import scale_warnings
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.arrays import logit_scaled_confidences
