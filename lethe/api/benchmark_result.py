@@ -260,9 +260,5 @@ def benchmark(
 
     plan, folder = read_plan(path), BenchmarkFolder(Path(out))
     until = None if max_hours is None else time.monotonic() + 3600 * max_hours
-    Execution(plan, folder, child_runs, say or _silent, until=until, device=device).run()
+    Execution(plan, folder, child_runs, say or (lambda _: None), until=until, device=device).run()
     return BenchmarkResult(collect(plan, folder))
-
-
-def _silent(text: str) -> None:
-    """Say nothing."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 from weakref import finalize
 
 import numpy.typing as npt
@@ -26,6 +26,9 @@ from lethe.tuning.local_run import LocalRuns, run_on_split
 if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
+    from torch import nn
+
+    from lethe.evaluation.shard_outputs import RunOutputs
 
 LOOK_S = 0.2
 SHOWN = ("wall_time_s", "retain_accuracy", "forget_accuracy", "test_accuracy", "distance")
@@ -145,18 +148,12 @@ def progress_console() -> "Console":
     return Console() if "ipykernel" in sys.modules else Console(stderr=True)
 
 
-if TYPE_CHECKING:
-    from torch import nn
-
-    from lethe.evaluation.shard_outputs import RunOutputs
-
 Arrays = Mapping[str, Any]
 Models: TypeAlias = Union[
     npt.ArrayLike, Mapping[str, Any], str, Path, ModelOutputs, MethodRuns, "nn.Module", "Sequence[nn.Module]"
 ]
 """Confidences [models, examples]; arrays by name; a file of arrays; and with a split also a folder of checkpoints,
 torch modules, or what `lethe.methods.run` returned."""
-T = TypeVar("T")
 
 
 def arrays_of(given: Models, *, side: str, split: Split | None, device: str, progress: bool | None) -> Arrays:
@@ -205,10 +202,13 @@ def _modules(given: Any) -> "list[nn.Module]":
 
 
 def _evaluated(evaluate: Any, split: Split, *, device: str, progress: bool | None) -> Arrays:
+    from rich.progress import track
+
     from lethe.evaluation.evaluators import load_evaluator
     from lethe.evaluation.shard_outputs import StoredOutputs
 
-    outputs = evaluate(load_evaluator(split.path, device), partial(tracked, progress=progress))
+    bar = partial(track, description="evaluating", console=progress_console())
+    outputs = evaluate(load_evaluator(split.path, device), bar if is_shown(progress) else lambda items: items)
     return dict(StoredOutputs.of_runs(outputs).arrays())
 
 
@@ -231,14 +231,3 @@ def _of_modules(modules: "Sequence[nn.Module]", evaluator: Any, track: Any) -> "
         except RuntimeError as error:
             raise InvalidMetricInput(f"module {number} does not fit the split's network: {str(error)[:500]}") from error
     return outputs
-
-
-def tracked(items: Sequence[T], *, progress: bool | None) -> Iterable[T]:
-    """Return the items, with a bar on standard error. progress: None shows it where somebody looks on."""
-    return _with_bar(items) if is_shown(progress) else items
-
-
-def _with_bar(items: Sequence[T]) -> Iterator[T]:
-    from rich.progress import track
-
-    yield from track(items, description="evaluating", console=progress_console())

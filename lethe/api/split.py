@@ -51,8 +51,12 @@ RETRAINED, ORACLE, ORIGINAL = (Path("hidden") / side / STORED for side in ("retr
 
 def read_outputs(path: Path) -> ModelOutputs:
     """Return the outputs in a .npz file, or in a prepared split's outputs.safetensors. Raises InvalidScoreInput."""
-
-    return _from_safetensors(path) if path.suffix == ".safetensors" else load_outputs(path)
+    if path.suffix != ".safetensors":
+        return load_outputs(path)
+    arrays = safetensors_arrays(path)
+    if "confidences" not in arrays:
+        raise InvalidScoreInput(f"{path} has no array 'confidences', only {', '.join(sorted(arrays)) or 'nothing'}")
+    return ModelOutputs(arrays["confidences"], arrays.get("retain_accuracy"), arrays.get("test_accuracy"))
 
 
 def split_outputs(
@@ -85,13 +89,6 @@ def split_side(split: Path, side: str) -> ModelOutputs:
     if not (split / files[side]).is_file():
         raise InvalidInput(f"{split} has no outputs of {side} models ({files[side]}): prepare the split again")
     return read_outputs(split / files[side])
-
-
-def _from_safetensors(path: Path) -> ModelOutputs:
-    arrays = safetensors_arrays(path)
-    if "confidences" not in arrays:
-        raise InvalidScoreInput(f"{path} has no array 'confidences', only {', '.join(sorted(arrays)) or 'nothing'}")
-    return ModelOutputs(arrays["confidences"], arrays.get("retain_accuracy"), arrays.get("test_accuracy"))
 
 
 def safetensors_arrays(path: Path) -> dict[str, Any]:

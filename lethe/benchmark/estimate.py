@@ -73,12 +73,9 @@ def text_size(competition: CompetitionFile) -> TextSize:
     texts = dataset.questions[:: max(1, len(dataset) // 200)]
     encode = dataset.tokenizer.encode
     tokens = sum(len(encode(one.question)) + len(encode(one.answer)) for one in texts) / len(texts)
-    return TextSize(len(dataset), tokens, _n_weights(description))
-
-
-def _n_weights(description: Mapping[str, Any]) -> int:
     with torch.device("meta"):  # shapes alone: a network of a billion weights takes no memory
-        return sum(parameter.numel() for parameter in build(description).parameters())
+        weights = sum(parameter.numel() for parameter in build(description).parameters())
+    return TextSize(len(dataset), tokens, weights)
 
 
 RUN_S = 0.2  # a process of its own and the evaluation of its model, measured with small networks

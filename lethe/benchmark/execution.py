@@ -214,7 +214,8 @@ class Execution:
         if not self.folder.is_prepared(cell):
             with self.folder.claimed(cell.key) as ours:
                 if not ours:
-                    self._help(cell)
+                    own = SharedPreparation(cell, self.folder, device=self.device)
+                    self._helped.setdefault(cell.name, own).help(is_over=self._is_over)
                     return True
                 if failed := self.folder.cell_failure(cell, since=self._began):  # of a process beside this one
                     self._faults[cell.name] = failed
@@ -252,11 +253,6 @@ class Execution:
         self.folder.references(cell).add_times(preparation_s=seconds, preparation_cpu_s=processor_s() - worked)
         self.say(f"{cell.name}: prepared in {seconds:.0f} s")
         return True
-
-    def _help(self, cell: CellPlan) -> None:
-        if cell.name not in self._helped:
-            self._helped[cell.name] = SharedPreparation(cell, self.folder, device=self.device)
-        self._helped[cell.name].help(is_over=self._is_over)
 
     def _references(self, cell: CellPlan) -> bool:
         unit = self.folder.references(cell)

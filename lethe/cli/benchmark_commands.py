@@ -102,16 +102,15 @@ def run(  # noqa: PLR0917  typer makes its options from these parameters
         further_processes(processes - 1, file, options),
         OverallProgress({"benchmark": 1.0}, look=share.now, quiet=not progress),
     ):
-        made = share.note_preparation
         Execution(
             plan,
             folder,
             open_runs,
-            _say(),
+            _say,
             until=until,
             device=device,
             each_apart=sandbox not in {None, "none"},
-            on_preparation=made,
+            on_preparation=share.note_preparation,
         ).run()
     _print_status(plan, out)
 
@@ -124,9 +123,9 @@ def _run_on_server(file: Path, url: str | None, *, max_hours: float | None, retr
     with connected(url) as client:
         found = progress.put_benchmark(client, plan, max_hours=max_hours, retry=retry)
         if found["changed"]:
-            _say()(found["changed"])
+            _say(found["changed"])
         if wait:
-            found = progress.wait(client, plan.file.slug, _say())
+            found = progress.wait(client, plan.file.slug, _say)
         _print_server_status(found)
 
 
@@ -174,11 +173,8 @@ def _print_progress(rows: Iterable[Sequence[str]], failures: Iterable[str], left
     print_facts((("left", left),))
 
 
-def _say() -> Callable[[str], None]:
-    def say(text: str) -> None:
-        notes.print(f"{time.strftime('%H:%M:%S')} {text}", markup=False, highlight=False, soft_wrap=True)
-
-    return say
+def _say(text: str) -> None:
+    notes.print(f"{time.strftime('%H:%M:%S')} {text}", markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -201,6 +197,7 @@ def table(  # noqa: PLR0917  typer makes its options from these parameters
     a table per cell for the package booktabs, with intervals, the best in bold.
     """
     from lethe.api import benchmark_result
+    from lethe.reports.benchmark_tables import benchmark_tables
     from lethe.reports.table import json_text, written
 
     options = (("--groups", groups, "md"), ("--wide", wide is not None, "csv"), ("--all-digits", all_digits, "latex"))
@@ -208,7 +205,7 @@ def table(  # noqa: PLR0917  typer makes its options from these parameters
         if given and table_format != wanted:
             raise InvalidInput(f"{option} is for --format {wanted}, not {table_format}")
     writers: dict[str, Callable[[dict[str, Any]], str]] = {
-        "md": lambda content: _markdown(content, groups=groups),
+        "md": lambda content: "".join(f"{each.markdown()}\n" for each in benchmark_tables(content, groups=groups)),
         "csv": lambda content: (
             benchmark_result.csv_text(content) if wide is None else benchmark_result.wide_csv_text(content, wide)
         ),
@@ -225,12 +222,6 @@ def table(  # noqa: PLR0917  typer makes its options from these parameters
     text = written(writers[table_format](read_source(source, out)), file)
     if file is None:
         typer.echo(text, nl=False)
-
-
-def _markdown(content: dict[str, Any], *, groups: bool) -> str:
-    from lethe.reports.benchmark_tables import benchmark_tables
-
-    return "".join(f"{each.markdown()}\n" for each in benchmark_tables(content, groups=groups))
 
 
 @app.command()

@@ -14,7 +14,6 @@ from lethe.errors import HostFault, InvalidInput, Violation
 FORMAT = "lethe-bundle/1"
 MANIFEST, COMPETITION = "manifest.json", "competition.json"
 PUBLIC_DIGITS = 5  # decimals of a public score on pages; its receipt holds every bit
-PIECE = 1 << 20
 MAX_BYTES = 8 << 30  # that a bundle may unpack to
 Score = tuple[dict[str, Any], dict[str, Any], str, dict[str, Any]]  # an entry, a part of it, the split, the score
 
@@ -165,11 +164,8 @@ def _is_inside(name: str) -> bool:
 
 
 def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def entry_of(folder: Path, entry_id: str) -> dict[str, Any]:

@@ -115,11 +115,6 @@ class Baseline(BaseModel):
         return render(self.id, self.settings)
 
 
-def ids_as_tables(value: Any) -> Any:
-    """Return a list in which each id has become a table, and tables stay; anything else as it is."""
-    return [{"id": each} if isinstance(each, str) else each for each in value] if isinstance(value, list) else value
-
-
 class MetricRequest(Section):
     """A metric beside the score. Every other key is one of its parameters."""
 
@@ -158,7 +153,7 @@ class Report(Section):
     @field_validator("metrics", "baselines", mode="before")
     @classmethod
     def _ids_as_tables(cls, value: Any) -> Any:
-        return ids_as_tables(value)
+        return [{"id": each} if isinstance(each, str) else each for each in value] if isinstance(value, list) else value
 
     @field_validator("baselines")
     @classmethod

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Protocol, get_args
+from typing import IO, get_args
 
 from lethe.data.datasets.image_list import TEST_WORDS, Level
 from lethe.data.errors import InvalidDataset
@@ -149,16 +149,9 @@ START_BYTES = 4096  # of a file: those that are alike so far are compared as a w
 MAX_COMPARED_BYTES = 1 << 30
 
 
-class Source(Protocol):
+class Folder:
     """names: of all files that are not hidden, relative, with "/" between folders."""
 
-    names: tuple[str, ...]
-
-    def read(self, name: str, *, at_most: int) -> bytes:
-        """Return the first bytes of a file."""
-
-
-class Folder:
     def __init__(self, root: Path) -> None:
         self._root = root
         self.names = tuple(path.relative_to(root).as_posix() for path in visible_files(root))
@@ -180,6 +173,9 @@ class Archive:
     def read(self, name: str, *, at_most: int) -> bytes:
         with self._archive.open(self._entries[name]) as file:
             return file.read(at_most)
+
+
+Source = Folder | Archive
 
 
 def open_archive(file: IO[bytes]) -> Archive:

@@ -5,11 +5,11 @@ import shutil
 import stat
 import zlib
 from collections.abc import Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Protocol
+from typing import IO
 from urllib.parse import urlsplit
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
@@ -31,16 +31,6 @@ CHUNK = 2**20
 LOCAL = ("127.0.0.1", "localhost", "::1")
 TIMEOUT_S = 30.0
 MAX_REDIRECTS = 5
-
-
-class Source(Protocol):
-    """The files of a bundle by name."""
-
-    def names(self) -> list[str]:
-        """Return the names of all files, each as often as it is there."""
-
-    def open(self, name: str) -> AbstractContextManager[IO[bytes]]:
-        """Return the bytes of one file."""
 
 
 class ZipSource:
@@ -85,6 +75,9 @@ class FolderSource:
             yield file
 
 
+Source = ZipSource | FolderSource
+
+
 @contextmanager
 def opened(source: str | Path, *, max_bytes: int) -> Iterator[Source]:
     """Give a bundle: a folder, a file, or an address that begins with https:// (http:// on this machine alone).
@@ -121,7 +114,9 @@ def _zip(path: Path, shown: str) -> Iterator[ZipFile]:
 def _download(address: str, into: Path, max_bytes: int) -> None:
     try:
         for _ in range(MAX_REDIRECTS):
-            _require_encrypted(address)
+            parts = urlsplit(address)
+            if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOCAL):
+                raise InvalidReference(f"{address} is no https:// address; http:// is taken from this machine alone")
             with httpx.stream("GET", address, timeout=TIMEOUT_S) as answer:
                 if answer.next_request is None:
                     _store(answer, address, into, max_bytes)
@@ -130,12 +125,6 @@ def _download(address: str, into: Path, max_bytes: int) -> None:
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise InvalidReference(f"{address} cannot be downloaded: {error}") from error
     raise InvalidReference(f"{address} redirects more than {MAX_REDIRECTS} times")
-
-
-def _require_encrypted(address: str) -> None:
-    parts = urlsplit(address)
-    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOCAL):
-        raise InvalidReference(f"{address} is no https:// address; http:// is taken from this machine alone")
 
 
 def _store(answer: httpx.Response, address: str, into: Path, max_bytes: int) -> None:

@@ -100,13 +100,8 @@ class Table:
         return f"**{self.title}**\n\n" + "".join(f"| {' | '.join(row)} |\n" for row in cells)
 
 
-def is_missing(value: Value) -> bool:
-    """Return whether the value is None or not a number."""
-    return value is None or (isinstance(value, float) and math.isnan(value))
-
-
 def _shown(value: Value, decimals: int) -> str:
-    if value is None or is_missing(value):
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return MISSING
     if isinstance(value, float):
         return f"{value:.{decimals}f}"

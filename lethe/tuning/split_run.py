@@ -147,14 +147,14 @@ def _work(request: Mapping[str, Any], split: LoadedSplit) -> int:
 
 def _all_runs(request: Mapping[str, Any], split: LoadedSplit) -> dict[str, Any]:
     unlearning = load_method(Path(request["source"]))
-    before_mib = peak_memory_mib()
+    before_mib, folder = peak_memory_mib(), request["weights"]
     found = [
         one_run(
             unlearning,
             split.data,
             split.evaluator,
             seed=request["seed"] + run,
-            into=weights_file(request["weights"], run),
+            into=None if folder is None else Path(folder) / f"unlearned_{run}.safetensors",
             limit_s=request["run_limit_s"],
         )
         for run in range(request["runs"])
@@ -230,10 +230,6 @@ def weight_distance(net: nn.Module, data: GuestData) -> float:
     """Return the Euclidean distance of all parameters from the original model's."""
     pairs = [(parameter, data.original_state[name]) for name, parameter in net.named_parameters()]
     return float(sum((new - old).square().sum() for new, old in pairs) ** 0.5)
-
-
-def weights_file(folder: str | None, run: int) -> Path | None:
-    return None if folder is None else Path(folder) / f"unlearned_{run}.safetensors"
 
 
 def peak_memory_mib() -> float:
