@@ -166,12 +166,12 @@ def verify_results(
     if what.is_dir():
         _verify_bundle(what, key, output)
         return
-    from lethe.client import receipts
+    from lethe.client.bundle import receipt_parts, verify_receipt
 
     body = read_receipt(what)
-    receipts.verify(body, public_key=key)
+    verify_receipt(body, public_key=key)
     output.answer(body)
-    for part in receipts.of_parts(body):
+    for part in receipt_parts(body):
         _print_receipt(part)
     if key is None:
         console.print(f"signed by {body['public_key']}: compare it with the instance's own key, or give --key")

@@ -1,5 +1,9 @@
-"""The published results of a competition in a folder: whether they are whole, and say what their receipts say."""
+"""The published results of a competition in a folder: whether they are whole, and say what their receipts say.
 
+A receipt is canonical JSON (sorted keys, no spaces) with an Ed25519 signature over its bytes.
+"""
+
+import base64
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -8,8 +12,51 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
-from lethe.client import receipts
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
 from lethe.errors import HostFault, InvalidInput, Violation
+
+RECEIPT_FORMAT = "lethe-receipt/1"
+
+
+def verify_receipt(
+    receipt: Mapping[str, Any], *, public_key: str | None = None, expected: str = RECEIPT_FORMAT
+) -> None:
+    """Raise InvalidInput unless the receipt is intact and was signed by its key, or by `public_key` if that is given.
+
+    Without `public_key` this shows only that nothing was changed since: compare the key with the instance's own.
+    Of a submission to several tasks, the receipt of each part is checked as well. expected: the format.
+    """
+    body = {name: value for name, value in receipt.items() if name not in ("public_key", "signature")}
+    if receipt.get("format") != expected:
+        raise _invalid("format", f"is not {expected}", receipt.get("format"))
+    signer = receipt.get("public_key")
+    if public_key is not None and signer != public_key:
+        raise _invalid("public_key", f"is not the expected key {public_key}", signer)
+    try:
+        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(str(signer), validate=True))
+        key.verify(base64.b64decode(str(receipt.get("signature")), validate=True), canonical(body))
+    except (ValueError, InvalidSignature) as error:
+        raise _invalid("signature", "does not fit: the receipt was changed, or is not one", None) from error
+    for part in receipt["tasks"].values() if expected == RECEIPT_FORMAT and "tasks" in receipt else ():
+        verify_receipt(part, public_key=signer)
+
+
+def receipt_parts(receipt: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the receipts of a submission's parts, one for each task; of any other submission its own."""
+    return list(receipt["tasks"].values()) if "tasks" in receipt else [receipt]
+
+
+def canonical(body: Mapping[str, Any]) -> bytes:
+    """Return the bytes that are signed."""
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
+
+
+def _invalid(field: str, message: str, value: object) -> InvalidInput:
+    shown = None if value is None else str(value)[:120]
+    return InvalidInput(f"The receipt's {field} {message}", violations=(Violation(field, message, shown),))
+
 
 FORMAT = "lethe-bundle/1"
 MANIFEST, COMPETITION = "manifest.json", "competition.json"
@@ -78,7 +125,7 @@ def check(folder: Path, *, public_key: str | None = None) -> CheckedBundle:
 
 def _checked(folder: Path, public_key: str | None) -> CheckedBundle:
     manifest = read(folder, MANIFEST)
-    receipts.verify(manifest, public_key=public_key, expected=FORMAT)
+    verify_receipt(manifest, public_key=public_key, expected=FORMAT)
     found = CheckedBundle(str(manifest["competition"]), str(manifest["public_key"]))
     for name, entry in manifest["files"].items():
         found.files += 1
@@ -113,7 +160,7 @@ def _check_entries(folder: Path, found: CheckedBundle, *, listed: Mapping[str, A
         receipt = read(folder, score["receipt"])
         found.receipts += 1
         try:
-            receipts.verify(receipt, public_key=found.public_key)
+            verify_receipt(receipt, public_key=found.public_key)
         except InvalidInput as error:
             found.differences.append(f"{score['receipt']}: {error.detail}")
             continue

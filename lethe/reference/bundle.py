@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from lethe.client.receipts import canonical
+from lethe.client.bundle import canonical
 from lethe.errors import InvalidInput
 from lethe.evaluation.manifest import MANIFEST, FileRecord
 

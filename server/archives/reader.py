@@ -16,7 +16,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import ValidationError
 
-from lethe.client.receipts import canonical, verify
+from lethe.client.bundle import canonical, verify_receipt
 from lethe.competition.file import CompetitionFile
 from lethe.competition.section import SCHEMA_VERSION, read_stored, schema_version
 from lethe.competition.task import task_name
@@ -196,7 +196,7 @@ class ManifestArchive:
         """Check every receipt's signature. Return how many there are."""
         names = [name for name in self._entries if name.startswith(RECEIPTS)]
         for name in names:
-            verify(json.loads(self._zip.read(name)), public_key=self._receipt_key)
+            verify_receipt(json.loads(self._zip.read(name)), public_key=self._receipt_key)
         return len(names)
 
 

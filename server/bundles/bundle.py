@@ -17,8 +17,7 @@ from markupsafe import Markup
 from sqlalchemy.orm import Session
 
 import lethe
-from lethe.client.bundle import COMPETITION, FORMAT, MANIFEST
-from lethe.client.receipts import canonical
+from lethe.client.bundle import COMPETITION, FORMAT, MANIFEST, canonical
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.metrics.scoring.attacks.family import smallest_detectable_shift

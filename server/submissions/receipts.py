@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from sqlalchemy.orm import Session
 
-from lethe.client.receipts import FORMAT, canonical
+from lethe.client.bundle import RECEIPT_FORMAT, canonical
 from lethe.competition.visibility import Visibility
 from lethe.errors import NotFound
 from lethe.submission.libraries import OLDER_SETS
@@ -85,7 +85,7 @@ def _of_parts(
     if not signed:
         raise NotFound(f"There is no receipt of {submission.id} on the {visibility} split")
     return {
-        "format": FORMAT,
+        "format": RECEIPT_FORMAT,
         "competition": submission.competition.slug,
         "submission": _submission(submission),
         "combine": stored_file(submission.competition).combine.model_dump(mode="json"),
@@ -122,7 +122,7 @@ def _body(
     shown = gate.score(score, submission.competition, received_at=submission.received_at)
     libraries = stored_file(submission.competition).submissions.libraries
     return {
-        "format": FORMAT,
+        "format": RECEIPT_FORMAT,
         "competition": submission.competition.slug,
         "submission": _submission(submission),
         "split": {

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from lethe.client import receipts
 from lethe.client.api import ApiError, JsonObject, LetheClient
+from lethe.client.bundle import verify_receipt
 from server.cli.serve import organiser_credentials
 from server.competitions.lifecycle import ACTIONS
 from server.db import now
@@ -422,7 +422,7 @@ def reveal(play: Play) -> None:
     for one in play.sent:
         if one.id in scores:
             receipt = play.people[one.team].get(f"/submissions/{one.id}/receipt", split="private")
-            receipts.verify(receipt, public_key=key)
+            verify_receipt(receipt, public_key=key)
             assert receipt["score"]["final_score"] == scores[one.id]
     moves = [row["data"]["to"] for row in play.export("audit") if row["action"] in MOVES]
     assert moves == ["preparing", "ready", "open", "closed", "provisional", "final"]

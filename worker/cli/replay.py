@@ -104,12 +104,12 @@ def _replay_entry(
 
 def _receipt(what: str, key: str | None) -> dict[str, Any] | None:
     """Return the checked receipt in the file `what`, None if there is no such file. Raises InvalidInput."""
-    from lethe.client.receipts import verify
+    from lethe.client.bundle import verify_receipt
 
     if not Path(what).is_file():
         return None
     receipt = read_receipt(Path(what))
-    verify(receipt, public_key=key)
+    verify_receipt(receipt, public_key=key)
     if "tasks" in receipt:
         ids = ", ".join(part["submission"]["id"] for part in receipt["tasks"].values())
         raise InvalidInput(f"{what} is of several tasks; replay each part by its id: {ids}")

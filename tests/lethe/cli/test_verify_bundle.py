@@ -11,8 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from lethe.client import bundle
-from lethe.client.bundle import FORMAT, check, unpack
-from lethe.client.receipts import canonical
+from lethe.client.bundle import FORMAT, canonical, check, unpack
 from lethe.errors import HostFault, InvalidInput
 
 

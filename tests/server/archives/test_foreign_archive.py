@@ -10,7 +10,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import pytest
 from sqlalchemy import func, select
 
-from lethe.client.receipts import verify
+from lethe.client.bundle import verify_receipt
 from lethe.errors import InvalidInput
 from server.accounts import accounts
 from server.admin import exports
@@ -185,7 +185,7 @@ def test_unverified_scores_stay_so_in_receipts_and_the_next_archive(played, arch
     assert names
     assert {receipt["unverified_archive"] for receipt in issued} == {played[1]}
     for receipt in issued:
-        verify(receipt)
+        verify_receipt(receipt)
     third = Other(f"sqlite:///{tmp_path / 'third.db'}", tmp_path / "third")
     upgrade(third.settings.resolved_database_url)
     third.read(again, trusted=[receipts.public_key_text(elsewhere.settings)])

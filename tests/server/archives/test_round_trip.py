@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import joinedload
 
-from lethe.client.receipts import verify
+from lethe.client.bundle import verify_receipt
 from lethe.competition.section import SCHEMA_VERSION
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput
@@ -66,7 +66,7 @@ def shown(database: Database, settings: Settings) -> tuple[Any, Any, list[dict[s
             if receipts._score(session, submission.id, visibility) is not None
         ]
     for receipt in issued:
-        verify(receipt)
+        verify_receipt(receipt)
         for own in ("public_key", "signature"):
             del receipt[own]
         del receipt["evaluation"]["seeds_hmac_sha256"]
@@ -277,18 +277,18 @@ def test_receipt_of_a_submission_holds_those_of_its_parts(server: Instance, sent
         whole = session.get_one(Submission, sent)
         session.refresh(whole, ["competition"])
         receipt = receipts.issue(session, get_settings(), whole, Visibility.PUBLIC, is_organiser=True)
-    verify(receipt)
+    verify_receipt(receipt)
     assert {name: part["score"]["final_score"] for name, part in receipt["tasks"].items()} == {
         "faces": 0.1,
         "digits": 0.2,
         "authors": 0.3,
     }
     for part in receipt["tasks"].values():
-        verify(part)
+        verify_receipt(part)
         assert part["submission"]["part_of"] == sent
     receipt["tasks"]["faces"]["score"]["final_score"] = 0.9
     with pytest.raises(InvalidInput, match="signature does not fit"):
-        verify(receipt)
+        verify_receipt(receipt)
 
 
 @pytest.mark.parametrize(("table", "column"), list(RENAMED))

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from typer.testing import Result
 
 from lethe.client.api import ApiError, LetheClient
-from lethe.client.receipts import verify
+from lethe.client.bundle import verify_receipt
 from lethe.competition.visibility import Visibility
 from server.competitions import competitions
 from server.db import now
@@ -238,7 +238,7 @@ def test_receipt_is_written_and_verifies(server, lethe, monkeypatch, tmp_path):
     made = str(server.submit(server.headers(bob)).json()["id"])
     server.score(made, 0.25)
     Path("mine.json").write_text(lethe("api", "GET", f"/submissions/{made}/receipt").stdout)
-    verify(json.loads(Path("mine.json").read_text()))
+    verify_receipt(json.loads(Path("mine.json").read_text()))
     assert made in lethe("verify", "mine.json").stdout
 
 

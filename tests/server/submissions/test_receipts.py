@@ -10,7 +10,7 @@ from sqlalchemy import update
 from typer.testing import CliRunner
 
 from lethe.cli.main import build_app
-from lethe.client.receipts import verify
+from lethe.client.bundle import verify_receipt
 from lethe.competition.visibility import Visibility
 from lethe.errors import InvalidInput
 from server.models.evaluation import PublicScore, Shard
@@ -34,7 +34,7 @@ def test_receipt_holds_and_names_what_the_score_was_made_of(both: Instance) -> N
     olga, ada, submission = scored(both)
     receipt = get_receipt(both, olga, submission).json()
     key = both.client.get("/api/v1/receipt-key").json()["public_key"]
-    verify(receipt, public_key=key)
+    verify_receipt(receipt, public_key=key)
     shown = both.shown(ada, submission)
     assert receipt["submission"]["sha256"] == shown["sha256"]
     assert float.fromhex(receipt["score"]["final_score_bits"]) == receipt["score"]["final_score"] == 0.1 + 0.2
@@ -51,7 +51,7 @@ def test_receipt_of_an_unconfirmed_score_says_so(server: Instance) -> None:
         session.execute(update(PublicScore).values(is_unconfirmed=True))
     for reader in (olga, ada):
         receipt = get_receipt(server, reader, submission).json()
-        verify(receipt)
+        verify_receipt(receipt)
         assert receipt["score"]["unconfirmed"] is True
 
 
@@ -61,7 +61,7 @@ def test_receipt_names_the_older_libraries_that_code_ran_with(server: Instance) 
     submission = server.submit(ada).json()["id"]
     server.score(submission, 0.5)
     receipt = get_receipt(server, ada, submission).json()
-    verify(receipt)
+    verify_receipt(receipt)
     assert receipt["evaluation"]["libraries"]["set"] == "2023"
     assert receipt["evaluation"]["libraries"]["torch"] == "2.1.2"
     assert server.client.get("/api/v1/competitions/digits", headers=ada).json()["libraries"] == "2023"
@@ -74,7 +74,7 @@ def test_receipt_of_a_team_holds_no_more_than_it_sees_until_the_reveal(server: I
     with server.database.write() as session:
         session.execute(update(Shard).values(kind="runs", result_sha256="f" * 64))
     sealed, exact = (get_receipt(server, headers, submission).json() for headers in (ada, olga))
-    verify(sealed)
+    verify_receipt(sealed)
     assert (sealed["score"]["final_score"], sealed["score"]["final_score_bits"]) == (0.3, None)
     results, known = sealed["evaluation"]["results"], exact["evaluation"]["results"]
     assert {result["sha256"] for result in known} == {"f" * 64}
@@ -97,14 +97,14 @@ def test_changed_receipt_does_not_hold(server: Instance, tmp_path: Path) -> None
             part = part[name]
         part[path[-1]] = "AAAA"
         with pytest.raises(InvalidInput, match="does not fit"):
-            verify(changed)
+            verify_receipt(changed)
     with pytest.raises(InvalidInput, match="does not fit"):
-        verify(receipt | {"signature": "AAAA"})
+        verify_receipt(receipt | {"signature": "AAAA"})
     with pytest.raises(InvalidInput, match="not the expected key"):
-        verify(receipt, public_key="11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=")
+        verify_receipt(receipt, public_key="11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=")
     for value in ({}, {"format": "lethe-receipt/1"}, {"format": "lethe-receipt/1", "public_key": "!"}):
         with pytest.raises(InvalidInput):
-            verify(value)
+            verify_receipt(value)
     stored = tmp_path / "receipt.json"
     stored.write_text(json.dumps(receipt))
     good = CliRunner().invoke(build_app(), ["verify", str(stored), "--key", receipt["public_key"]])

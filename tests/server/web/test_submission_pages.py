@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from lethe.client import receipts
+from lethe.client.bundle import verify_receipt
 from lethe.competition.visibility import Visibility
 from server.competitions import competitions
 from server.config import get_settings
@@ -253,7 +253,7 @@ def test_a_receipt_is_read_and_downloaded_once_there_is_a_score(server: Instance
     server.score(address.rsplit("/", 1)[-1], 0.25)
     assert f'href="{address}/receipt"' in ada.get(address).text
     receipt = ada.get(f"{address}/receipt.json").json()
-    receipts.verify(receipt)
+    verify_receipt(receipt)
     page = plain_text(ada.get(f"{address}/receipt").text)
     assert receipt["signature"] in page
     assert "Final score 0.25000" in page
