@@ -209,5 +209,6 @@ def test_account_is_banned_and_made_an_organiser_by_an_administrator(server: Ins
     logged_in = server.client.post("/api/v1/tokens", json={"name": "ada", "password": PASSWORD})
     assert logged_in.status_code == 401
     assert (act(root, "unban"), act(root, "make-organiser")) == (204, 204)
+    assert server.client.get("/api/v1/me", headers=ada).status_code == 401, "its tokens do not come back"
     assert server.client.get("/api/v1/me", headers=server.headers(account)).json()["role"] == "organiser"
     assert {("account.disabled", WHY), ("account.enabled", WHY)} <= events(server)

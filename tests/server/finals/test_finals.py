@@ -11,7 +11,7 @@ from server.competitions import competitions
 from server.db import now
 from server.finals.finals import tick
 from server.models.account import AuditEvent
-from server.models.competition import Competition, CompetitionState
+from server.models.competition import Competition, CompetitionState, Team
 from server.models.evaluation import Evaluation
 from server.models.submission import Fault, Submission
 from tests.support.instance import Instance
@@ -102,9 +102,11 @@ def test_choice_is_limited_shown_and_changeable(both: Instance) -> None:
 def test_choice_is_the_teams_alone(server: Instance) -> None:
     olga = server.organised(limits=MANY)
     ada, bob = server.participant("ada"), server.participant("bob")
-    submission, failed = send(server, ada, 0.3), send(server, ada)
+    submission, cheat, failed = send(server, ada, 0.3), send(server, ada, 0.4), send(server, ada)
     server.fail(failed, Fault.PARTICIPANT)
-    refused = ((bob, submission, 404), (olga, submission, 404), (ada, failed, 409))
+    with server.database.write() as session:
+        session.get_one(Submission, cheat).disqualified_at = now()
+    refused = ((bob, submission, 404), (olga, submission, 404), (ada, failed, 409), (ada, cheat, 409))
     assert [select_final(server, who, one).status_code for who, one, _ in refused] == [status for *_, status in refused]
     with server.database.write() as session:
         session.scalars(select(Competition)).one().closes_at = now()
@@ -123,9 +125,10 @@ def test_without_a_choice_the_best_are_taken_ties_to_the_earlier(both: Instance)
     best, broken = send(both, eve, 0.4), send(both, eve)
     select_final(both, eve, broken)  # which never gets a score
     both.fail(broken, Fault.PARTICIPANT)
-    disqualified = send(both, cyd, 0.5)
+    disqualified, of_cheats = send(both, cyd, 0.5), send(both, both.participant("dan"), 0.4)
     with both.database.write() as session:
         session.get_one(Submission, disqualified).disqualified_at = now()
+        session.get_one(Team, session.get_one(Submission, of_cheats).team_id).disqualified_at = now()
     both.close(olga)
     assert finals(both) == {sent[1], sent[2], chosen, best}
     assert sorted(privately_queued(both)) == sorted(finals(both))

@@ -80,6 +80,8 @@ def test_a_phase_has_its_own_quota_and_may_not_count(server: Instance) -> None:
     ada = server.participant("ada")
     practice = server.submit(ada)
     assert (practice.json()["phase"], practice.json()["is_official"]) == ("practice", False)
+    chosen = server.client.put(f"/api/v1/submissions/{practice.json()['id']}/selection", headers=ada)
+    assert (chosen.status_code, "practice" in chosen.text) == (409, True)
     server.score(practice.json()["id"], 0.7)
     assert server.submit(ada).status_code == 429
     assert server.board() == []

@@ -220,6 +220,8 @@ def test_exact_scores_stay_hidden_on_a_ladder_until_the_reveal(both: Instance) -
     assert [both.shown(ada, one)["score"]["final_score"] for one in sent] == [0.25, 0.25, 0.25]
     (row,) = both.client.get(f"{BASE}/leaderboard").json()["rows"]
     assert (row["team"], row["score"], row["mode"]) == ("ada", 0.25, "function"), "of the one that moved the ladder"
+    figure = both.client.get("/competitions/digits/leaderboard/figures/scores.json").json()
+    assert {point["score"] for point in figure["data"]["values"]} == {0.25}
     assert both.client.get(f"{BASE}/finals", headers=ada).json() == []
     assert both.client.get(f"/api/v1/submissions/{sent[0]}/receipt", headers=ada).status_code == 404
     both.close(olga)
@@ -227,3 +229,5 @@ def test_exact_scores_stay_hidden_on_a_ladder_until_the_reveal(both: Instance) -
         both.score(submission, 0.2, visibility=Visibility.PRIVATE)
     both.tick()
     assert both.shown(olga, sent[1])["selected"] is True, "the close takes the truly best ones"
+    both.client.post(f"{BASE}/reveal", headers=olga)
+    assert [both.shown(ada, one)["score"]["final_score"] for one in sent] == [0.2617, 0.3111, 0.2999]

@@ -171,7 +171,9 @@ def test_quota_begins_again_with_the_utc_day_but_not_in_total(server: Instance) 
         sent = server.submit(ada)
         assert sent.status_code == 201
         with server.database.write() as session:
-            session.get_one(Submission, sent.json()["id"]).received_at = now() - timedelta(days=3)
+            session.get_one(Submission, sent.json()["id"]).received_at = now() - timedelta(days=1)
+    left = server.client.get(f"{C}/quota", headers=ada).json()
+    assert (left["remaining"], left["remaining_today"], left["remaining_total"]) == (0, 1, 0)
     answer = server.submit(ada)
     assert answer.status_code == 429
     assert "All 2 submissions of this competition are used" in answer.json()["detail"]

@@ -90,6 +90,8 @@ def test_only_the_leader_invites_renames_and_hands_over(server: Instance) -> Non
     ada, bob = lead(server, "ada", "Us"), server.participant("bob")
     join(server, bob, link(server, ada))
     assert call(server, bob, "POST", "/team/invitations").status_code == 403
+    assert call(server, bob, "DELETE", "/team/invitations/0").status_code == 403
+    assert [call(server, ada, "POST", "/team/invitations").status_code for _ in range(21)] == [201] * 20 + [409]
     assert call(server, bob, "PATCH", "/team", name="Mine").status_code == 403
     assert call(server, bob, "PUT", "/team/leader", name="bob").status_code == 403
     assert call(server, ada, "PUT", "/team/leader", name="eve").status_code == 404

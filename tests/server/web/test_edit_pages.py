@@ -14,6 +14,7 @@ from server.db import now
 from server.models.account import Role
 from server.models.competition import Competition, CompetitionState, ModelShard, SplitState
 from server.models.evaluation import PublicScore
+from server.web.cookies import SESSION_COOKIE
 from server.web.organiser.edit_pages import FIELDS, LABELS
 from tests.support.instance import Instance, competition_toml
 from tests.support.scores import actions, add_scored, add_submission, add_team
@@ -203,6 +204,9 @@ def test_people_are_found_banned_and_given_roles(server: Instance, visitor: Visi
     server.account("ada-min", Role.ADMINISTRATOR)
     visitor.log_in("ada-min")
     server.account("pia")
+    visitor.log_in("pia")
+    cookie = visitor.client.cookies[SESSION_COOKIE]
+    visitor.log_in("ada-min")
     server.account("otto", Role.ORGANISER)
     assert ("pia" in shown(q="PI"), "otto" in shown(q="PI")) == (True, False)
     assert "otto" in shown(role="organiser")
@@ -217,6 +221,9 @@ def test_people_are_found_banned_and_given_roles(server: Instance, visitor: Visi
     assert "pia" in shown(role="organiser")
     assert act("ada-min", "make-participant", reason="x") == 409, "nobody changes the own role"
     assert act("pia", "make-king", reason="x") == 422
+    visitor.client.cookies.clear()
+    visitor.client.cookies.set(SESSION_COOKIE, cookie)
+    assert visitor.get("/account").headers["location"].startswith("/login"), "sessions of before do not come back"
 
 
 def test_tables_are_exported_as_links_and_streams(server: Instance, visitor: Visitor, digits: Competition) -> None:
