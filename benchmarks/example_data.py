@@ -29,7 +29,7 @@ from PIL import Image
 from lethe.benchmark.plan import read_plan
 from lethe.data.datasets.registry import open_dataset
 from lethe.networks.builders import to_inputs
-from lethe.preparation.fingerprint import network_description
+from lethe.preparation.image_task import describe_network
 from lethe.training.trainer import TrainingJob
 
 WRITERS, PICTURES, TESTS = 100, 24, 1000  # the tests are MNIST's first, which others wrote
@@ -106,7 +106,7 @@ def memorisation(file: Path, models: int = 200) -> None:
     """
     competition = read_plan(file).cells[0].competition
     dataset = open_dataset(competition.dataset)
-    network = network_description(competition, dataset)
+    network = describe_network(competition, dataset)
     pool = np.arange(len(dataset)) if dataset.is_test is None else np.flatnonzero(~dataset.is_test)
     images, labels = torch.from_numpy(np.array(dataset.images[pool])), torch.from_numpy(dataset.labels[pool])
     inputs = to_inputs(images, network)

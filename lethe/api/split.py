@@ -226,7 +226,7 @@ class Split:
     def inputs(self, unlearned: Mapping[str, NDArray[Any]] | None = None) -> "Inputs":
         """Return the arrays of all sides, as metrics read them."""
         from lethe.competition.file import Scoring
-        from lethe.evaluation.split_inputs import split_inputs
+        from lethe.evaluation.model_outputs import split_inputs
 
         return split_inputs(self.path, unlearned, scored_by=Scoring())
 

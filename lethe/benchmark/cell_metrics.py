@@ -17,8 +17,8 @@ from lethe.competition.file import CompetitionFile, Scoring
 from lethe.competition.report_section import MetricRequest, levels_for_metric
 from lethe.competition.task import PROBED_LEVEL
 from lethe.errors import AppError
+from lethe.evaluation.model_outputs import reference_inputs, split_inputs, with_unlearned
 from lethe.evaluation.ranking import score_outputs
-from lethe.evaluation.split_inputs import reference_inputs, split_inputs, with_unlearned
 from lethe.metrics import Inputs, InvalidMetricInput, Side, metric
 from lethe.metrics.core.metric_evaluation import checked_parameters, compute
 from lethe.metrics.core.metric_text import result_as_json

@@ -15,7 +15,7 @@ from lethe.data.datasets.registry import open_dataset
 from lethe.data.errors import InvalidSplit
 from lethe.errors import AppError
 from lethe.networks.builders import build
-from lethe.preparation.fingerprint import network_description
+from lethe.preparation.image_task import describe_network
 from lethe.preparation.task_kinds import task_preparation, training_seconds
 
 # Files that may not be at hand, by their folder: questions and mean tokens of a data set, weights of a network
@@ -189,7 +189,7 @@ def _shape(competition: CompetitionFile) -> tuple[int, Mapping[str, Any]]:
     name = competition.dataset.name
     try:
         dataset: ImageDataset = open_dataset(competition.dataset)
-        return len(dataset), network_description(competition, dataset)
+        return len(dataset), describe_network(competition, dataset)
     except InvalidSplit:
         raise
     except AppError:

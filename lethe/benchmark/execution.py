@@ -30,9 +30,8 @@ from lethe.competition.visibility import Visibility
 from lethe.errors import AppError, HostFault
 from lethe.evaluation.model_outputs import Kind
 from lethe.metrics import Side
-from lethe.preparation.fingerprint import maker
 from lethe.preparation.prepare import begin_split, prepare_shard, prepare_split
-from lethe.preparation.step_cache import OnProgress, PreparationProgress
+from lethe.preparation.step_cache import OnProgress, PreparationProgress, maker
 from lethe.tuning.local_run import SplitRuns
 
 

@@ -17,7 +17,7 @@ from lethe.competition.visibility import Visibility
 from lethe.data.files import read_json
 from lethe.data.seeds import derive_seeds
 from lethe.data.stored_sets import SET_PATHS, StoredSet
-from lethe.device.precision import quantize
+from lethe.device import quantize
 from lethe.errors import InvalidInput
 from lethe.evaluation.evaluators import shared_arrays
 from lethe.evaluation.image_evaluation import SplitEvaluator
@@ -30,8 +30,8 @@ from lethe.metrics.scoring.arrays import logit_scaled_confidences
 from lethe.networks.builders import build, to_inputs
 from lethe.preparation.prepare import prepare_split
 from lethe.runtime.data_loaders import load_data, make_loaders
+from lethe.training.many_models import train_models
 from lethe.training.trainer import TrainingJob
-from lethe.training.trainer_selection import train_models
 
 Arrays = dict[str, NDArray[Any]]
 SETS = ("forget", "retain", "test")

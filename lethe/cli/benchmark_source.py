@@ -125,7 +125,7 @@ def meta(
     from lethe.benchmark.store import write_whole
     from lethe.competition.file import read_competition_file
     from lethe.data.datasets.registry import datasets_beside
-    from lethe.device.precision import one_thread
+    from lethe.device import one_thread
     from lethe.metrics.core.registry import metric
     from lethe.reports.published_page import meta_figure, meta_table
 

@@ -187,8 +187,8 @@ def _file_inputs(**files: Path | None) -> "Inputs":
 def _split_inputs(split: Path, models: Path | None, *, n_probed: int) -> "Inputs":
     from lethe.competition.file import Scoring
     from lethe.evaluation.evaluators import checkpoint_files, evaluate_folder, load_evaluator, read_state
+    from lethe.evaluation.model_outputs import split_inputs
     from lethe.evaluation.shard_outputs import StoredOutputs
-    from lethe.evaluation.split_inputs import split_inputs
 
     if models is None:
         raise InvalidInput("--split evaluates checkpoints: give their folder with --models")

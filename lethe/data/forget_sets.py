@@ -1,7 +1,7 @@
 """Which image goes where: train, validation, test; and of train the forget set: by person, difficulty, class, ids ...
 
 The cut is a function of the dataset and the competition file. Public and private splits share the three parts and have
-forget sets without a common image or person. For questions: split_questions.
+forget sets without a common image or person. For questions: question_answers.
 """
 
 from collections.abc import Iterator

@@ -19,12 +19,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lethe.data.answer_batches import StoredAnswers
 from lethe.data.files import read_json
-from lethe.data.split_questions import QUESTIONS, SplitQuestions
+from lethe.data.question_answers import QUESTIONS, SplitQuestions, StoredAnswers
 from lethe.data.stored_sets import SET_PATHS
 from lethe.data.tokenizers import Tokenizer
-from lethe.device.precision import device_arithmetic, one_thread, zero_for_denormals
+from lethe.device import device_arithmetic, one_thread, zero_for_denormals
 from lethe.evaluation.image_evaluation import NonFiniteOutputs
 from lethe.evaluation.manifest import NETWORK_PATH, Manifest, require_whole
 from lethe.evaluation.model_outputs import ORIGINAL

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from lethe.data.files import read_json, read_tensors
 from lethe.data.stored_sets import SET_PATHS, TRUE_LABELS, Form, ImageBatches, StoredSet, attack_form, read_true_labels
-from lethe.device.precision import (
+from lethe.device import (
     Precision,
     autocast,
     device_arithmetic,

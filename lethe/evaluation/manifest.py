@@ -11,7 +11,7 @@ from lethe.competition.file import Setup
 from lethe.competition.visibility import Visibility
 from lethe.data.errors import DamagedSplit
 from lethe.data.files import read_json, sha256_of, write_text
-from lethe.device.precision import Precision
+from lethe.device import Precision
 
 MANIFEST = "manifest.json"
 NETWORK_PATH = "visible/network.json"

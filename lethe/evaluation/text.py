@@ -16,9 +16,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lethe.data.answer_batches import TokenizedAnswer, batches_by_length, pad_answers, tokenize_answer, tokenize_prompt
 from lethe.data.datasets.questions import QuestionAnswer
 from lethe.data.errors import InvalidText
+from lethe.data.question_answers import (
+    TokenizedAnswer,
+    batches_by_length,
+    pad_answers,
+    tokenize_answer,
+    tokenize_prompt,
+)
 from lethe.data.tokenizers import Tokenizer
 from lethe.metrics.text.answers import logit_scaled
 from lethe.metrics.text.rouge import rouge_l_recalls

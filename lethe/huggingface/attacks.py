@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from transformers.pytorch_utils import Conv1D
 
-from lethe.device.precision import round_weight
+from lethe.device import round_weight
 from lethe.huggingface.answer_scores import pad, score_answers
 from lethe.huggingface.generated_text import generate
 from lethe.huggingface.model_folder import LanguageModel, base_and_adapter

@@ -16,7 +16,7 @@ from lethe.evaluation.model_outputs import OUTPUT_PATHS, Kind, read_stored_outpu
 from lethe.evaluation.shard_outputs import StoredOutputs
 from lethe.preparation.step_cache import OnProgress, PreparationProgress
 from lethe.training.checkpoints import TrainingCheckpoints
-from lethe.training.stacked_training import ENSEMBLE_SIZE, model_bytes, stacks_well
+from lethe.training.many_models import ENSEMBLE_SIZE, model_bytes, stacks_well
 from lethe.training.trainer import Job, OnNote, State, check_learned
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from lethe.competition.report_section import Report
 from lethe.competition.splits_section import Recipes, Variation
 from lethe.data.files import write_tensors
 from lethe.data.stored_sets import SET_PATHS, TRUE_LABELS
-from lethe.device.memory import memory_given_back
+from lethe.device import memory_given_back
 from lethe.evaluation.image_evaluation import load_original
 from lethe.evaluation.manifest import NETWORK_PATH as NETWORK
 from lethe.evaluation.manifest import Manifest
@@ -33,11 +33,16 @@ from lethe.evaluation.model_outputs import (
 from lethe.evaluation.probes.split_probes import FILES_READ, VERSION, SplitProbes, first_models, probed_references
 from lethe.metrics.core.array_catalogue import CaptureLevel
 from lethe.metrics.distribution.recipe_spread import AUGMENTATIONS
-from lethe.preparation.fingerprint import describe_version_change, library_versions
 from lethe.preparation.model_shards import STAGES, ModelShards, ShardPlan
 from lethe.preparation.public_sample import SAMPLE_FILES
 from lethe.preparation.split_parts import REPORT, REPORT_PAGE, TRAINED_ON, SplitParts
-from lethe.preparation.step_cache import OnProgress, PreparationProgress, Step
+from lethe.preparation.step_cache import (
+    OnProgress,
+    PreparationProgress,
+    Step,
+    describe_version_change,
+    library_versions,
+)
 
 PROBING = "probing references"
 

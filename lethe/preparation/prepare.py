@@ -10,8 +10,7 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.preparation_share import ShardToMake
 from lethe.competition.visibility import Visibility
 from lethe.data.errors import InvalidSplit
-from lethe.device.memory import memory_given_back
-from lethe.device.precision import one_thread
+from lethe.device import memory_given_back, one_thread
 from lethe.evaluation.manifest import Manifest
 from lethe.evaluation.model_outputs import Kind
 from lethe.preparation.preparation import Preparation

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
+from html import escape
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 from lethe.competition.file import CompetitionFile
+from lethe.competition.preparation_share import SharedBySets, SplitReport
 from lethe.competition.visibility import Visibility
 from lethe.data import seeds
 from lethe.data.files import read_json, write_json, write_tensors, write_text
@@ -23,16 +25,13 @@ from lethe.evaluation.manifest import EvaluationSettings
 from lethe.evaluation.model_outputs import ORIGINAL, ORIGINAL_OUTPUTS, Kind, write_outputs
 from lethe.evaluation.shard_outputs import StoredOutputs
 from lethe.metrics.scoring.protocols import EvaluationSetup, SetupPlan
-from lethe.preparation.fingerprint import fingerprint, maker
 from lethe.preparation.model_shards import ModelShards, ShardPlan
 from lethe.preparation.public_sample import write_sample
-from lethe.preparation.split_report import report_page
-from lethe.preparation.step_cache import OnProgress, PreparationProgress, Step, Workspace
+from lethe.preparation.step_cache import OnProgress, PreparationProgress, Step, Workspace, fingerprint, maker
 from lethe.preparation.task_kinds import task_preparation
 from lethe.training.checkpoints import TrainingCheckpoints
-from lethe.training.stacked_training import ENSEMBLE_SIZE, can_stack, train_stacked
+from lethe.training.many_models import ENSEMBLE_SIZE, can_stack, train_or_resume, train_stacked
 from lethe.training.trainer import Job, TrainingJob, check_learned
-from lethe.training.trainer_selection import train_or_resume
 
 TRAINED_ON: dict[Kind, tuple[str, ...]] = {
     "retrained": ("retain",),
@@ -40,6 +39,7 @@ TRAINED_ON: dict[Kind, tuple[str, ...]] = {
     "originals": ("retain", "forget"),
 }
 REPORT, REPORT_PAGE = "report.json", "report.html"
+PAIR_COLUMNS = ["sets", "same image", "same person", "exact duplicates", "near-duplicates", "most similar (ids)"]
 TIMED_EPOCHS = 4  # where models are stacked; of these, what comes before the end of the first is not counted
 
 
@@ -245,3 +245,45 @@ def _counted(progress: OnProgress, stage: str, total: int) -> Callable[[int], No
         progress(PreparationProgress(stage, done, total))
 
     return advance
+
+
+def report_page(report: SplitReport) -> str:
+    """Return the report as one HTML page that needs nothing else."""
+    title = f"{report.competition}: {report.visibility} split"
+    sets = list(report.images)
+    sizes = [[name, report.images[name], report.persons[name]] for name in sets]
+    classes = [[label, *(report.classes[name][label] for name in sets)] for label in report.class_names]
+    return _PAGE.format(
+        title=escape(title),
+        sizes=_table(["set", "images", "persons"], sizes),
+        classes=_table(["class", *sets], classes),
+        pairs=_table(PAIR_COLUMNS, [_pair_row(pair) for pair in report.pairs]),
+    )
+
+
+def _pair_row(pair: SharedBySets) -> list[Any]:
+    similar = ", ".join(f"{left} ~ {right}" for left, right, _ in pair.examples[:5])
+    counts = pair.shared_images, pair.shared_persons, pair.exact_duplicates, pair.near_duplicates
+    return [" / ".join(pair.sets), *counts, similar]
+
+
+def _table(head: list[str], rows: list[list[Any]]) -> str:
+    first = "".join(f"<th scope='col'>{escape(cell)}</th>" for cell in head)
+    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{first}</tr></thead><tbody>{body}</tbody></table>"
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
+table {{ border-collapse: collapse; margin: 1rem 0; }}
+th, td {{ padding: .25rem .75rem; border-bottom: 1px solid #ccc; text-align: right; }}
+th:first-child, td:first-child {{ text-align: left; }}
+</style></head><body><h1>{title}</h1>
+<h2>Sets</h2>{sizes}
+<h2>Images of each class</h2>{classes}
+<h2>What sets share</h2>
+<p>Near-duplicates are images whose grey 8x8 thumbnails correlate at 0.995 or more. None may be shared between retain
+and forget, or between hidden test and the rest, if the score is to mean what it says.</p>{pairs}
+</body></html>
+"""

@@ -5,16 +5,24 @@ gathers the records into manifest.json and removes work/.
 """
 
 import hashlib
+import json
+import platform
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import safetensors
+import torch
 from pydantic import ValidationError
 
-from lethe.competition.preparation_share import BEGINNING
+from lethe.competition.file import CompetitionFile
+from lethe.competition.preparation_share import BEGINNING, training_recipe
+from lethe.competition.visibility import Visibility
 from lethe.data.errors import DamagedSplit, InvalidSplit, SplitNotPrepared
 from lethe.data.files import read_json, sha256_of, write_text
 from lethe.evaluation.manifest import (
@@ -206,3 +214,46 @@ def read_timing(split_dir: Path) -> RetrainingTimes:
     """Return what an unfinished preparation has measured of one retraining. Raises DamagedSplit or SplitNotPrepared."""
     record = StepRecord.model_validate(read_json(split_dir / _RECORDS / "timing.json"))
     return RetrainingTimes.model_validate(record.values)
+
+
+def fingerprint(competition: CompetitionFile, visibility: Visibility) -> str:
+    """Return the hash of everything that decides what a split consists of."""
+    text = json.dumps({"recipe": training_recipe(competition), "visibility": visibility}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def maker(competition: CompetitionFile, visibility: Visibility, *, device: str) -> str:
+    """Return what an unfinished split is made from and by: recipe, kind of device, release of torch.
+
+    Devices and releases of torch round differently: a split that another kind or release began is made again.
+    """
+    release = ".".join(torch.__version__.split("+")[0].split(".")[:2])
+    return f"{fingerprint(competition, visibility)} {device} torch {release}"
+
+
+def library_versions() -> dict[str, str]:
+    """Return what is installed. scikit-learn and torchvision take seconds to import, and often nothing else does."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torchvision": metadata.version("torchvision"),
+        "numpy": np.__version__,
+        "scikit-learn": metadata.version("scikit-learn"),
+        "safetensors": safetensors.__version__,
+        "machine": platform.machine(),
+    }
+
+
+def describe_version_change(before: dict[str, str], now: dict[str, str]) -> str:
+    """Say which libraries are not those that the split's first files were made with; nothing where all are.
+
+    The build, as in 0.26.0+cpu, is not part of every version that was written down.
+    """
+    changed = [
+        f"{name} {before.get(name, 'unknown')} -> {version}"
+        for name, version in now.items()
+        if version not in (then := before.get(name, "unknown"), then.partition("+")[0])
+    ]
+    if not changed:
+        return ""
+    return f"libraries changed since this split was begun ({', '.join(changed)}); rebuilt files may differ in bits"

@@ -11,21 +11,23 @@ from lethe.competition.file import CompetitionFile
 from lethe.competition.preparation_share import SharedBySets, SplitReport
 from lethe.competition.task import CausalLm
 from lethe.competition.visibility import Visibility
-from lethe.data.answer_batches import StoredAnswers, TokenizedAnswer, tokenize_answer
 from lethe.data.datasets.questions import QuestionAnswer, QuestionDataset, open_questions, tokenizer_suffix
 from lethe.data.errors import InvalidLanguageModel, InvalidSplit, InvalidTokenizer
 from lethe.data.files import read_json, read_tensors, write_json, write_tensors
 from lethe.data.forget_sets import Cut, Indices
-from lethe.data.seeds import derive_seed
-from lethe.data.split_questions import (
+from lethe.data.question_answers import (
     QUESTIONS,
     TOKENIZER_STEM,
     CutTokenizer,
     SplitQuestions,
+    StoredAnswers,
+    TokenizedAnswer,
     cut_questions,
+    tokenize_answer,
     used_ids,
     write_split_questions,
 )
+from lethe.data.seeds import derive_seed
 from lethe.data.stored_sets import SET_PATHS
 from lethe.data.tokenizers import QUESTION, Tokenizer, require_tokenizer_fits
 from lethe.evaluation.answer_evaluation import AnswerEvaluator, SampleAnswers
@@ -35,19 +37,17 @@ from lethe.evaluation.text import tokenize_questions
 from lethe.metrics.core.array_catalogue import CaptureLevel
 from lethe.networks.builders import build
 from lethe.networks.decoder import Decoder
-from lethe.networks.language_models import SIZES
-from lethe.networks.transformers_network import NAME as TRANSFORMERS
-from lethe.networks.transformers_network import width_of
+from lethe.networks.language_models import NAME as TRANSFORMERS
+from lethe.networks.language_models import SIZES, width_of
 from lethe.preparation.model_shards import MODELS_PER_SHARD, SHARD_BYTES, SHARD_S
 from lethe.preparation.public_sample import with_sample_recipe
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from lethe.text_files import as_on_disk
 from lethe.training.answer_training import AnswerJob
 from lethe.training.checkpoints import TrainingCheckpoints
+from lethe.training.many_models import model_bytes, train_in_turn
 from lethe.training.pretrained import Pretrained, load_pretrained, options_of, vocabulary_size, with_vocabulary
-from lethe.training.stacked_training import model_bytes
 from lethe.training.trainer import OnEpoch, OnNote, State, train_model
-from lethe.training.trainer_selection import train_in_turn
 
 PRETRAINED = "hidden/pretrained.safetensors"
 BATCH_SIZE = 32

@@ -18,8 +18,8 @@ from torch.nn import functional
 
 from lethe.competition.file import Training
 from lethe.competition.task import CausalLm
-from lethe.data.answer_batches import TokenizedAnswer, pad_answers
-from lethe.device.precision import global_generators, repeatable_attention
+from lethe.data.question_answers import TokenizedAnswer, pad_answers
+from lethe.device import global_generators, repeatable_attention
 from lethe.evaluation.text import answer_logits, answer_scores
 from lethe.networks.builders import build
 from lethe.runtime.answer_loaders import IGNORED_LABEL, Batch

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lethe.device.memory import causes, let_go_of_tensors, ran_out_of_memory
+from lethe.device import causes, let_go_of_tensors, ran_out_of_memory
 from lethe.training.checkpoints import TrainingCheckpoints
 from lethe.training.trainer import (
     ModelTraining,

@@ -11,11 +11,10 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from lethe.data.errors import InvalidLanguageModel
-from lethe.data.split_questions import cut_rows
+from lethe.data.question_answers import cut_rows
 from lethe.networks.builders import build
 from lethe.networks.decoder import Decoder
-from lethe.networks.language_models import SIZES, Llama, LlamaShape
-from lethe.networks.transformers_network import NAME, TransformersNetwork, context_of
+from lethe.networks.language_models import NAME, SIZES, Llama, LlamaShape, TransformersNetwork, context_of
 
 _SHAPE_KEYS = {
     "vocabulary_size": "vocab",

@@ -18,7 +18,7 @@ from lethe.competition.file import CompetitionFile, Training
 from lethe.data.errors import UntrainedModel
 from lethe.data.seeds import derive_seed
 from lethe.data.stored_sets import ImageBatches, attack_form
-from lethe.device.precision import autocast, device_arithmetic, global_generators, repeatable_attention, torch_generator
+from lethe.device import autocast, device_arithmetic, global_generators, repeatable_attention, torch_generator
 from lethe.networks.builders import build
 
 MIXING_PROBABILITY, MIXING_ALPHA = 0.5, 1.0  # Goel et al. 2023, section 4.3

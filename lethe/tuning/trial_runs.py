@@ -41,7 +41,7 @@ def score_of(objective: str, split_dir: Path, outputs: StoredOutputs) -> TrialSc
         losses = _several_losses(outputs, split_dir)
         return TrialScore(runs=len(outputs), value=float(np.linalg.norm(losses)), losses=losses)
     from lethe.competition.file import Scoring  # noqa: PLC0415
-    from lethe.evaluation.split_inputs import split_inputs  # noqa: PLC0415
+    from lethe.evaluation.model_outputs import split_inputs  # noqa: PLC0415
     from lethe.metrics import evaluate  # noqa: PLC0415
 
     found = evaluate(split_inputs(split_dir, outputs.arrays(), scored_by=Scoring()), [objective])[objective]

@@ -64,7 +64,7 @@ def guest_environment(policy: RunPolicy) -> dict[str, str]:
         "MKL_NUM_THREADS": threads,
         "GOMP_SPINCOUNT": "0",  # spinning threads multiply a run's time when a neighbour competes
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
-        "MKL_CBWR": "AUTO",  # as in lethe.device.precision
+        "MKL_CBWR": "AUTO",  # as in lethe.device
         "WANDB_MODE": "offline",  # what these two would ask the network for
         "NO_ALBUMENTATIONS_UPDATE": "1",
         "LETHE_TRUST_NETWORK_SOURCE": "1",  # behind the boundary a network's own source may run

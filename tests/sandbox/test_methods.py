@@ -15,7 +15,7 @@ from lethe.data.files import write_json, write_tensors
 from lethe.methods.catalogue import method_ids
 from lethe.methods.rendering import render
 from lethe.networks.builders import build
-from lethe.networks.transformers_network import NAME
+from lethe.networks.language_models import NAME
 from lethe.preparation import text_task
 from lethe.runtime.data_loaders import load_data, make_loaders
 from lethe.submission.package import load_package

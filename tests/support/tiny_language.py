@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from lethe.data.answer_batches import TokenizedAnswer, tokenize_answer
 from lethe.data.datasets.questions import QuestionAnswer
+from lethe.data.question_answers import TokenizedAnswer, tokenize_answer
 from lethe.data.tokenizers import PROMPT
 from lethe.networks.language_models import Llama, LlamaShape
 from lethe.runtime.answer_loaders import AnswerDataset

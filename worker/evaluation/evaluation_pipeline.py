@@ -17,7 +17,7 @@ import structlog
 from torch import Tensor
 
 from lethe.data.files import sha256_of
-from lethe.device.memory import let_go_of_tensors, ran_out_of_memory
+from lethe.device import let_go_of_tensors, ran_out_of_memory
 from lethe.errors import AppError
 from lethe.evaluation.answer_evaluation import SampleAnswers
 from lethe.evaluation.evaluators import BackgroundEvaluator, Evaluator

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 
 from lethe.competition.report_section import levels_for_metric
 from lethe.competition.task import PROBED_LEVEL
-from lethe.device.memory import memory_given_back
+from lethe.device import memory_given_back
 from lethe.errors import AppError, HostFault, NotFound
 from lethe.evaluation.manifest import Manifest
-from lethe.evaluation.model_outputs import PROBED_REFERENCES, read_probed_references
+from lethe.evaluation.model_outputs import PROBED_REFERENCES, read_probed_references, split_inputs
 from lethe.evaluation.probes.split_probes import SplitProbes, first_models, model_files
 from lethe.evaluation.ranking import with_attack_seed
 from lethe.evaluation.shard_outputs import ShardOutputs, join
-from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import Inputs, InvalidMetricInput, MetricEvaluation, evaluate
 from lethe.metrics.core.result import MetricResult
 from server.evaluations.results import weights_key

@@ -21,7 +21,7 @@ from safetensors.numpy import load
 from lethe.competition.file import RunRules
 from lethe.data.files import read_json, read_tensors
 from lethe.data.stored_sets import StoredSet
-from lethe.device.memory import ran_out_of_memory
+from lethe.device import ran_out_of_memory
 from lethe.errors import InvalidInput, InvalidSubmission
 from lethe.evaluation.evaluators import Evaluator
 from lethe.evaluation.image_evaluation import NonFiniteOutputs

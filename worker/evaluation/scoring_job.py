@@ -18,10 +18,9 @@ from lethe.competition.visibility import Visibility
 from lethe.data.errors import InvalidSplit
 from lethe.errors import HostFault
 from lethe.evaluation.manifest import Manifest
-from lethe.evaluation.model_outputs import Kind, read_outputs
+from lethe.evaluation.model_outputs import Kind, read_outputs, split_inputs
 from lethe.evaluation.ranking import ORACLE, RankingValue, oracle_value, rank_score, score_outputs, secret_attack_seed
 from lethe.evaluation.shard_outputs import ShardOutputs, join
-from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import InvalidMetricInput
 from lethe.metrics.core.invalid_input import InvalidScoreInput
 from lethe.metrics.scoring.calibration import Doubt, doubt_about

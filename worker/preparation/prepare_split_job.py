@@ -22,17 +22,16 @@ from lethe.competition.run_limits import RetrainingCost
 from lethe.competition.visibility import Visibility
 from lethe.data.datasets.registry import datasets_below
 from lethe.data.files import read_json, write_text
-from lethe.device.memory import memory_given_back
+from lethe.device import memory_given_back
 from lethe.errors import AppError, HostFault
 from lethe.evaluation.manifest import MANIFEST, Manifest
 from lethe.evaluation.model_outputs import OUTPUT_PATHS
 from lethe.evaluation.ranking import ORACLE, score_outputs, secret_attack_seed
 from lethe.evaluation.shard_outputs import model_outputs
 from lethe.preparation.file_check import data_difference
-from lethe.preparation.fingerprint import library_versions, maker
 from lethe.preparation.prepare import begin_split, finish_split, make_split
 from lethe.preparation.public_sample import SampleModels, retrain_on_sample
-from lethe.preparation.step_cache import WORK, OnProgress, PreparationProgress, read_timing
+from lethe.preparation.step_cache import WORK, OnProgress, PreparationProgress, library_versions, maker, read_timing
 from server.competitions import model_shard_leases, preparation_turns, split_leases
 from server.competitions.model_shard_leases import ShardWork
 from server.competitions.preparation_turns import PreparationTurns

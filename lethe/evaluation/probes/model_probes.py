@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lethe.data.answer_batches import TokenizedAnswer, pad_answers
-from lethe.device.precision import global_generators, prune, quantize
+from lethe.data.question_answers import TokenizedAnswer, pad_answers
+from lethe.device import global_generators, prune, quantize
 from lethe.evaluation.text import answer_logits, answer_losses
 from lethe.metrics.forgetting.probes import ATTACKS
 

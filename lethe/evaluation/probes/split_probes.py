@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from lethe.data.answer_batches import StoredAnswers
 from lethe.data.files import read_json
+from lethe.data.question_answers import StoredAnswers
 from lethe.data.stored_sets import SET_PATHS, StoredSet
-from lethe.device.precision import device_arithmetic, one_thread, repeatable_attention, zero_for_denormals
+from lethe.device import device_arithmetic, one_thread, repeatable_attention, zero_for_denormals
 from lethe.evaluation.evaluators import IMAGES
 from lethe.evaluation.image_evaluation import load_original
 from lethe.evaluation.manifest import NETWORK_PATH, Manifest, require_whole

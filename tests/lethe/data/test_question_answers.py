@@ -11,10 +11,9 @@ import pytest
 import torch
 
 from lethe.data import tokenizers
-from lethe.data.answer_batches import pad_answers, tokenize_answer
 from lethe.data.datasets.questions import QuestionAnswer, read_question_answers, read_refusals
 from lethe.data.errors import InvalidText, InvalidTokenizer
-from lethe.data.split_questions import CutTokenizer, used_ids
+from lethe.data.question_answers import CutTokenizer, pad_answers, tokenize_answer, used_ids
 from lethe.data.tokenizers import QUESTION, load_tokenizer, require_tokenizer_fits
 from lethe.evaluation.text import answer_losses, generate_greedily
 from lethe.training.pretrained import load_llama, with_vocabulary

@@ -32,9 +32,9 @@ from lethe.data.stored_sets import (
     write_sets,
     write_true_labels,
 )
-from lethe.device.precision import one_thread
+from lethe.device import one_thread
+from lethe.training.many_models import train_in_turn
 from lethe.training.trainer import TrainingJob
-from lethe.training.trainer_selection import train_in_turn
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from lethe.competition.file import Training
 from lethe.data.stored_sets import ImageBatches
 from lethe.networks.builders import build, to_inputs
-from lethe.training import stacked_training
+from lethe.training import many_models
 from tests.lethe.methods.tiny_data import N_CLASSES, NETWORKS, network_description
 
 CUDA = torch.device("cuda")
@@ -72,7 +72,7 @@ def stacked(kind: str) -> dict[str, nn.Parameter]:
 def test_stacked_perceptrons_take_their_steps_on_the_gpu(optimizer):
     state, images = stacked("mlp"), to_inputs(pictures("mlp"), network_description("mlp"))
     shares = torch.full((3, 6, N_CLASSES), 1 / 6, device=CUDA)
-    take_step = stacked_training._mlp_steps(state, Training(epochs=1, learning_rate=0.1, optimizer=optimizer))
+    take_step = many_models._mlp_steps(state, Training(epochs=1, learning_rate=0.1, optimizer=optimizer))
     take_step(images.expand(3, *images.shape), shares, 0.1)
     for parameter in state.values():
         assert parameter.grad is not None
@@ -83,5 +83,5 @@ def test_stacked_perceptrons_take_their_steps_on_the_gpu(optimizer):
 
 def test_stacked_convolutions_answer_on_the_gpu() -> None:
     images = to_inputs(pictures("small_cnn"), network_description("small_cnn"))
-    logits = stacked_training._small_cnn_forward(stacked("small_cnn"), images.expand(3, *images.shape))
+    logits = many_models._small_cnn_forward(stacked("small_cnn"), images.expand(3, *images.shape))
     assert (logits.device.type, logits.shape) == ("cuda", (3, 6, N_CLASSES))

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from lethe.device.memory import memory_given_back
-from lethe.device.precision import device_arithmetic, repeatable_attention
+from lethe.device import device_arithmetic, memory_given_back, repeatable_attention
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 

@@ -18,8 +18,8 @@ from lethe.evaluation.image_evaluation import SplitEvaluator
 from lethe.evaluation.probes.model_probes import mean_loss, relearn_epochs
 from lethe.evaluation.probes.split_probes import perturbed_accuracy
 from lethe.methods.catalogue import method_ids
+from lethe.training.many_models import train_in_turn
 from lethe.training.trainer import TrainingJob
-from lethe.training.trainer_selection import train_in_turn
 from tests.lethe.methods.tiny_data import SMALL, make_problem, network_description
 from tests.support.second_device import NAME, MixedDevices, second_device
 from tests.support.tiny_language import PERSONS, REFUSAL, answer_loader, get_tokens, tiny_network

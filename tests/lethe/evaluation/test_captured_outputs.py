@@ -20,6 +20,7 @@ from lethe.evaluation.model_outputs import (
     read_outputs,
     read_probed_references,
     read_stored_outputs,
+    split_inputs,
 )
 from lethe.evaluation.shard_outputs import (
     CapturedSets,
@@ -31,7 +32,6 @@ from lethe.evaluation.shard_outputs import (
     join,
     retain_subset,
 )
-from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import Scope, evaluate, metrics
 from lethe.metrics.core.array_catalogue import ARRAYS
 from lethe.preparation.prepare import prepare_split

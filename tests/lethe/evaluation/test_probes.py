@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from lethe.device.precision import prune, quantize
+from lethe.device import prune, quantize
 from lethe.evaluation.probes.model_probes import (
     ImageExamples,
     attacked_knowledge,

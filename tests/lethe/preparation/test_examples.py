@@ -17,7 +17,7 @@ from lethe.evaluation.image_evaluation import SplitEvaluator
 from lethe.evaluation.manifest import verify_split
 from lethe.evaluation.model_outputs import read_outputs
 from lethe.networks.builders import build
-from lethe.preparation.fingerprint import network_description
+from lethe.preparation.image_task import describe_network
 from lethe.preparation.prepare import prepare_split
 from lethe.preparation.task_kinds import task_preparation
 from lethe.training.trainer import ModelTraining, TrainingJob
@@ -149,7 +149,7 @@ def test_recipe_cuts_and_trains_pictures_of_its_shape(name: str) -> None:
     dataset = ImageDataset(images, np.arange(n_images) // 2 % n_classes, np.arange(n_images) // 2, n_classes=n_classes)
     seeded = file.splits.model_copy(update={"seed": 1})
     cut = cut_dataset(dataset, file.model_copy(update={"splits": seeded}), "public")
-    network = network_description(file, dataset)
+    network = describe_network(file, dataset)
     few = {
         name: StoredSet.cut_from(dataset, part[: 8 if name == "retain" else 2], cut.labels) for name, part in cut.sets()
     }

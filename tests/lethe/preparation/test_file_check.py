@@ -24,8 +24,8 @@ from lethe.data.stored_sets import StoredSet
 from lethe.errors import AppError
 from lethe.preparation import image_task
 from lethe.preparation.file_check import check_preparation
-from lethe.preparation.image_task import choose_batch_size
-from lethe.preparation.split_report import duplicates_between, make_split_report, report_page
+from lethe.preparation.image_task import duplicates_between
+from lethe.preparation.split_parts import report_page
 from tests.lethe.conftest import MakeCompetition
 
 FILE = """\
@@ -210,7 +210,7 @@ def cut(pictures: ImageDataset) -> Cut:
 
 
 def test_report_counts_classes_and_what_sets_share(pictures, cut, make_competition):
-    report = make_split_report(pictures, make_competition(), cut, Visibility.PUBLIC)
+    report = image_task.report(pictures, make_competition(), cut, Visibility.PUBLIC)
     assert SplitReport.model_validate_json(report.model_dump_json()) == report
     assert report.images == {"retain": 20, "forget": 5, "validation": 5, "test": 10}
     assert report.classes["forget"] == {"cat": 3, "dog<": 2}
@@ -223,14 +223,14 @@ def test_report_counts_classes_and_what_sets_share(pictures, cut, make_competiti
 def test_class_names_keep_the_order_of_labels(pictures, cut, make_competition, tmp_path):
     """The report's file is sorted by key: the order of labels is only in the list of names."""
     zoo = replace(pictures, class_names=("zebra", "ant"))
-    report = make_split_report(zoo, make_competition(), cut, Visibility.PUBLIC)
+    report = image_task.report(zoo, make_competition(), cut, Visibility.PUBLIC)
     write_json(tmp_path / "report.json", report.model_dump(mode="json"))
     read = SplitReport.model_validate_json((tmp_path / "report.json").read_text())
     assert read.class_names == ["zebra", "ant"]
 
 
 def test_page_shows_the_counts_and_escapes_names(pictures, cut, make_competition):
-    page = report_page(make_split_report(pictures, make_competition(), cut, Visibility.PUBLIC))
+    page = report_page(image_task.report(pictures, make_competition(), cut, Visibility.PUBLIC))
     assert "<td>retain / test</td>" in page
     assert "dog&lt;" in page
     assert "dog<" not in page
@@ -254,7 +254,7 @@ def choose(monkeypatch: pytest.MonkeyPatch, rates: dict[int, float | None], n_im
         return value
 
     monkeypatch.setattr(image_task, "_images_per_second", rate)
-    return choose_batch_size(NETWORK, sets(n_images), device="cuda", precision="float32")
+    return image_task.batch_size(NETWORK, sets(n_images), device="cuda", precision="float32")
 
 
 def test_the_fastest_batch_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +280,7 @@ def test_a_library_that_finds_no_memory_ends_it_too(monkeypatch, message, is_lac
 
     monkeypatch.setattr(image_task, "_images_per_second", rate)
     with nullcontext() if is_lack else pytest.raises(RuntimeError, match=message):
-        assert choose_batch_size(NETWORK, sets(1000), device="cuda", precision="float32") == 64
+        assert image_task.batch_size(NETWORK, sets(1000), device="cuda", precision="float32") == 64
 
 
 def test_no_batch_larger_than_the_set_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,4 +289,4 @@ def test_no_batch_larger_than_the_set_is_tried(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(("side", "expected"), [(8, 1024), (32, 256)])
 def test_on_a_cpu_it_is_a_rule(side: int, expected: int) -> None:
-    assert choose_batch_size(NETWORK, sets(10, side), device="cpu", precision="float32") == expected
+    assert image_task.batch_size(NETWORK, sets(10, side), device="cpu", precision="float32") == expected

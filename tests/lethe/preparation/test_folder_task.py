@@ -10,10 +10,9 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from lethe.competition.file import parse_competition
-from lethe.data.answer_batches import StoredAnswers
 from lethe.data.errors import InvalidLanguageModel, InvalidSplit
 from lethe.data.files import read_json
-from lethe.data.split_questions import SplitQuestions
+from lethe.data.question_answers import SplitQuestions, StoredAnswers
 from lethe.data.stored_sets import SET_PATHS
 from lethe.evaluation.evaluators import load_evaluator
 from lethe.evaluation.text import answer_losses, generate_greedily

@@ -20,9 +20,8 @@ from lethe.evaluation.manifest import Manifest, verify_split
 from lethe.evaluation.model_outputs import read_outputs
 from lethe.networks.builders import build
 from lethe.preparation import image_task, model_shards, preparation, prepare
-from lethe.preparation.fingerprint import describe_version_change
 from lethe.preparation.prepare import begin_split, prepare_shard, prepare_split
-from lethe.preparation.step_cache import PreparationProgress
+from lethe.preparation.step_cache import PreparationProgress, describe_version_change
 from lethe.runtime.data_loaders import load_data, make_loaders
 from tests.lethe.conftest import MakeCompetition
 

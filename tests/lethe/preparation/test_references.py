@@ -22,9 +22,9 @@ from lethe.evaluation.model_outputs import (
     read_original,
     read_outputs,
     read_probed_references,
+    split_inputs,
 )
 from lethe.evaluation.probes.split_probes import probed_split, stored_models
-from lethe.evaluation.split_inputs import split_inputs
 from lethe.metrics import Side, evaluate
 from lethe.preparation import image_task, model_shards
 from lethe.preparation.prepare import begin_split, prepare_shard, prepare_split

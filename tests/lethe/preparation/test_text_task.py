@@ -8,17 +8,15 @@ import pytest
 import torch
 
 from lethe.competition.file import CompetitionFile, Scoring, parse_competition
-from lethe.data.answer_batches import StoredAnswers
 from lethe.data.datasets.questions import open_questions
 from lethe.data.files import read_json, read_tensors, write_json
-from lethe.data.split_questions import SplitQuestions, cut_questions
+from lethe.data.question_answers import SplitQuestions, StoredAnswers, cut_questions
 from lethe.evaluation.answer_evaluation import UNKNOWN, SampleAnswers
 from lethe.evaluation.evaluators import load_evaluator, sample_evaluator
 from lethe.evaluation.image_evaluation import NonFiniteOutputs, load_original
-from lethe.evaluation.model_outputs import read_outputs, read_probed_references, read_stored_outputs
+from lethe.evaluation.model_outputs import read_outputs, read_probed_references, read_stored_outputs, split_inputs
 from lethe.evaluation.probes.split_probes import probed_split
 from lethe.evaluation.sample_answer_files import SAMPLE_ANSWERS, SampleQuestions, texts_from_array
-from lethe.evaluation.split_inputs import split_inputs
 from lethe.evaluation.text import answer_scores
 from lethe.metrics import CaptureLevel, evaluate, metrics
 from lethe.metrics.forgetting.probes import ATTACKS

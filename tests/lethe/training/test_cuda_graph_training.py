@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lethe.competition.file import Training
-from lethe.device.precision import one_thread
+from lethe.device import one_thread
 from lethe.evaluation.image_evaluation import SplitEvaluator, load_original
 from lethe.evaluation.manifest import verify_split
 from lethe.preparation.prepare import prepare_split
@@ -16,8 +16,8 @@ from lethe.training import cuda_graph_training
 from lethe.training import trainer as training
 from lethe.training.checkpoints import TrainingCheckpoints
 from lethe.training.cuda_graph_training import StepRefused, can_graph, train_graphed
+from lethe.training.many_models import train_in_turn
 from lethe.training.trainer import ModelTraining, TrainingJob
-from lethe.training.trainer_selection import train_in_turn
 
 pytestmark = pytest.mark.usefixtures("trusted_network_source")
 

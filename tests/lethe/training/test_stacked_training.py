@@ -5,9 +5,8 @@ import torch
 
 from lethe.competition.file import Training
 from lethe.preparation.split_parts import measure_retraining
-from lethe.training.stacked_training import can_stack, train_stacked
+from lethe.training.many_models import can_stack, train_in_turn, train_stacked
 from lethe.training.trainer import TrainingJob, split_batches, train_model
-from lethe.training.trainer_selection import train_in_turn
 
 NETWORK = {"name": "mlp", "options": {"hidden": [6, 5]}, "input_shape": [1, 3, 3], "n_classes": 3, "input_scale": 0.01}
 

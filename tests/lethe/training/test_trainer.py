@@ -15,6 +15,7 @@ from lethe.metrics.scoring.arrays import logit_scaled_confidences
 from lethe.networks.builders import build, to_inputs
 from lethe.runtime.data_loaders import load_data
 from lethe.training.checkpoints import TrainingCheckpoints
+from lethe.training.many_models import train_in_turn, train_or_resume
 from lethe.training.trainer import (
     ModelTraining,
     TrainingJob,
@@ -24,7 +25,6 @@ from lethe.training.trainer import (
     make_optimizer,
     mix,
 )
-from lethe.training.trainer_selection import train_in_turn, train_or_resume
 
 pytestmark = pytest.mark.usefixtures("trusted_network_source")
 

@@ -19,8 +19,8 @@ from lethe.competition.file import CompetitionFile
 from lethe.data.errors import DamagedSplit
 from lethe.errors import HostFault
 from lethe.evaluation.image_evaluation import SplitEvaluator, load_original
+from lethe.evaluation.model_outputs import FILES_READ
 from lethe.evaluation.shard_outputs import ShardOutputs, stacked
-from lethe.evaluation.split_inputs import FILES_READ
 from lethe.preparation.prepare import prepare_split
 from server.config import Settings
 from server.db import Database, now

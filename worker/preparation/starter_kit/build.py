@@ -164,7 +164,6 @@ TASK_MODULES: dict[Kind, tuple[str, ...]] = {
     "causal-lm": (
         "runtime/answer_loaders.py",
         "networks/language_models.py",
-        "networks/transformers_network.py",
         "networks/decoder.py",
     ),
 }

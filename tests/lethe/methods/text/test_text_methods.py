@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from lethe.methods.catalogue import method_ids
 from lethe.methods.text import altpo, common
-from lethe.networks.transformers_network import TransformersNetwork
+from lethe.networks.language_models import TransformersNetwork
 from tests.support.tiny_language import (
     CONTEXT,
     PERSONS,

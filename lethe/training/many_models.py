@@ -1,5 +1,6 @@
-"""Training many small networks at once: their weights are stacked, and each layer is one batched or grouped kernel.
+"""Many models of one job: the way of training that suits the network and the device.
 
+Many small networks are trained at once: their weights are stacked, and each layer is one batched or grouped kernel.
 Same seeds, same order of images and same arithmetic as the plain loop, up to the rounding of a product's sum. The
 gradients of perceptrons are written out: recording operations in order to find them takes longer than they do.
 """
@@ -12,9 +13,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lethe.competition.file import Training
-from lethe.device.precision import torch_generator
+from lethe.device import torch_generator
+from lethe.training.checkpoints import TrainingCheckpoints
+from lethe.training.cuda_graph_training import can_graph, train_graphed
 from lethe.training.trainer import (
+    Job,
     OnEpoch,
+    OnNote,
     State,
     TrainingJob,
     class_weights,
@@ -22,6 +27,7 @@ from lethe.training.trainer import (
     make_optimizer,
     set_learning_rate,
     split_batches,
+    stack_states,
     untrained,
 )
 
@@ -161,3 +167,64 @@ def _small_cnn_forward(state: dict[str, nn.Parameter], images: Tensor) -> Tensor
 def _linear(state: dict[str, nn.Parameter], layer: str, x: Tensor) -> Tensor:
     weight, bias = state[f"{layer}.weight"], state[f"{layer}.bias"]
     return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
+
+
+def train_models(
+    job: TrainingJob,
+    seeds: Mapping[int, int],
+    *,
+    checkpoints: TrainingCheckpoints | None = None,
+    on_epoch: OnEpoch | None = None,
+    on_note: OnNote | None = None,
+) -> State:
+    """Return the state_dicts of all models, each tensor stacked [models, ...] in the order of `seeds`.
+
+    seeds: index of a model -> its seed. checkpoints: where models in training are kept; stacked perceptrons, which
+    take a second, are not.
+    """
+    if can_stack(job):
+        return train_stacked(job, list(seeds.values()), on_epoch=on_epoch)
+    if can_graph(job):
+        return train_graphed(job, seeds, checkpoints=checkpoints, on_epoch=on_epoch, on_note=on_note)
+    return train_in_turn(job, seeds, checkpoints=checkpoints, on_epoch=on_epoch)
+
+
+def train_in_turn(
+    job: Job,
+    seeds: Mapping[int, int],
+    *,
+    checkpoints: TrainingCheckpoints | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> State:
+    """Train one model after the other by the plain loop."""
+    return stack_states(
+        [train_or_resume(job, index, seed, checkpoints=checkpoints, on_epoch=on_epoch) for index, seed in seeds.items()]
+    )
+
+
+def train_or_resume(
+    job: Job, index: int, seed: int, *, checkpoints: TrainingCheckpoints | None = None, on_epoch: OnEpoch | None = None
+) -> State:
+    """Return one trained model, going on from its last kept epoch."""
+    kept = checkpoints.finished(index) if checkpoints else None
+    if kept is not None:
+        _tell(on_epoch, job.recipe.epochs)
+        return kept
+    training = job.start(seed)
+    if checkpoints:
+        checkpoints.resume(training, index)
+        _tell(on_epoch, training.epoch)
+    while training.epoch < job.recipe.epochs:
+        training.run_epoch()
+        if checkpoints:
+            checkpoints.after_epoch(training, index)
+        _tell(on_epoch, 1)
+    state = training.state()
+    if checkpoints:
+        checkpoints.model_done(index, state)
+    return state
+
+
+def _tell(on_epoch: OnEpoch | None, n_epochs: int) -> None:
+    if on_epoch and n_epochs:
+        on_epoch(n_epochs)

@@ -1,6 +1,8 @@
-"""Arithmetic of training and evaluation: float32, TF32 matrix units, or bfloat16 with float32 weights; generators."""
+"""The device that computes: its arithmetic (float32, TF32, bfloat16 with float32 weights), generators and memory."""
 
+import gc
 import os
+import traceback
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal
@@ -167,3 +169,57 @@ def prune(network: nn.Module, *, share: float) -> None:
 def layer_weights(network: nn.Module) -> Collection[Tensor]:
     """Return the weights of linear layers and convolutions, output channels first."""
     return [module.weight for module in network.modules() if isinstance(module, LAYERS)]
+
+
+_PHRASES = (
+    "out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUBLAS_STATUS_NOT_INITIALIZED",  # also said of a handle for which there is no space
+    "CUDNN_STATUS_ALLOC_FAILED",
+)
+
+
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Say whether an error, or the one it came out of, is a lack of the device's memory.
+
+    Only torch's own allocator raises OutOfMemoryError. Libraries and the driver raise a RuntimeError that says so, and
+    the end of a graph whose capture broke off raises one more in its place.
+    """
+    return any(
+        isinstance(cause, torch.OutOfMemoryError)
+        or (isinstance(cause, RuntimeError) and any(phrase in str(cause) for phrase in _PHRASES))
+        for cause in causes(error)
+    )
+
+
+def let_go_of_tensors(error: BaseException) -> None:
+    """Forget where an error and those it came out of were raised: these calls keep their tensors alive with it."""
+    for cause in causes(error):
+        cause.__traceback__ = None
+
+
+@contextmanager
+def memory_given_back(device: torch.device) -> Iterator[None]:
+    """Give the device what the block has used of its memory, and torch would keep for its own next use.
+
+    A worker that trained models runs submissions next, in other processes, on the same device. An error on its way out
+    says where it was raised, and has nothing left of what those calls held.
+    """
+    try:
+        yield
+    except BaseException as error:
+        for cause in causes(error):
+            traceback.clear_frames(cause.__traceback__)
+        raise
+    finally:
+        if device.type == "cuda":
+            gc.collect()
+            torch.cuda.empty_cache()
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, the one it came out of, and so on to the first."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__

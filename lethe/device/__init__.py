@@ -1,1 +1,0 @@
-"""Memory and arithmetic of the device that computes."""
