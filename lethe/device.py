@@ -29,33 +29,19 @@ def device_arithmetic(precision: Precision, device: torch.device) -> Iterator[No
     if device.type != "cuda":
         yield
         return
-    with _repeatable_kernels(), _multiplications(precision):
-        yield
-
-
-@contextmanager
-def _multiplications(precision: Precision) -> Iterator[None]:
+    memory: Any = torch.utils.deterministic  # its switch is made when torch is imported
+    mode, filling = torch.get_deterministic_debug_mode(), memory.fill_uninitialized_memory
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     conv = cudnn.conv  # type: ignore[attr-defined]  # made when torch is imported
     before = matmul.fp32_precision, conv.fp32_precision, cudnn.deterministic, cudnn.benchmark
     chosen = "tf32" if precision == "tf32" else "ieee"
+    torch.set_deterministic_debug_mode("warn")  # sums that are scattered (index_add) are taken in one order
+    memory.fill_uninitialized_memory = False  # a kernel more for each new tensor, to find bugs with
     matmul.fp32_precision, conv.fp32_precision, cudnn.deterministic, cudnn.benchmark = chosen, chosen, True, False
     try:
         yield
     finally:
         matmul.fp32_precision, conv.fp32_precision, cudnn.deterministic, cudnn.benchmark = before
-
-
-@contextmanager
-def _repeatable_kernels() -> Iterator[None]:
-    """Let sums that are scattered (index_add and the like) be taken in one order."""
-    memory: Any = torch.utils.deterministic  # its switch is made when torch is imported
-    mode, filling = torch.get_deterministic_debug_mode(), memory.fill_uninitialized_memory
-    torch.set_deterministic_debug_mode("warn")
-    memory.fill_uninitialized_memory = False  # a kernel more for each new tensor, to find bugs with
-    try:
-        yield
-    finally:
         torch.set_deterministic_debug_mode(mode)
         memory.fill_uninitialized_memory = filling
 
@@ -132,9 +118,6 @@ def global_generators(seed: int, device: torch.device | str = "cpu") -> Iterator
         yield
 
 
-LAYERS = (nn.Linear, nn.Conv2d)
-
-
 @torch.no_grad()
 def round_weight(weight: Tensor, *, bits: int, inputs: tuple[int, ...]) -> None:
     """Round to the nearest of 2^bits - 1 values, evenly spaced and symmetric about zero, in place.
@@ -168,7 +151,7 @@ def prune(network: nn.Module, *, share: float) -> None:
 
 def layer_weights(network: nn.Module) -> Collection[Tensor]:
     """Return the weights of linear layers and convolutions, output channels first."""
-    return [module.weight for module in network.modules() if isinstance(module, LAYERS)]
+    return [module.weight for module in network.modules() if isinstance(module, nn.Linear | nn.Conv2d)]
 
 
 _PHRASES = (

@@ -159,12 +159,12 @@ class AnswerEvaluator:
             )
 
     def _scores(self, name: str) -> AnswerScores:
-        given: dict[str, Any] = {"padding_id": int(self.network["padding_id"]), "batch_size": self.batch_size}
-        return answer_scores(self._net, self._sets[name].answers, **given)
+        answers, padding_id = self._sets[name].answers, int(self.network["padding_id"])
+        return answer_scores(self._net, answers, padding_id=padding_id, batch_size=self.batch_size)
 
     def _statistics(self, name: str) -> AnswerStatistics:
-        given: dict[str, Any] = {"padding_id": int(self.network["padding_id"]), "batch_size": self.batch_size}
-        return answer_statistics(self._net, self._sets[name].answers, **given)
+        answers, padding_id = self._sets[name].answers, int(self.network["padding_id"])
+        return answer_statistics(self._net, answers, padding_id=padding_id, batch_size=self.batch_size)
 
     def _captured(self, statistics: Mapping[str, AnswerStatistics]) -> dict[str, NDArray[np.generic]]:
         """Return the arrays of text metrics, if the split stores them. statistics: of the sets of ARRAYS_OF_TOKENS."""
@@ -193,8 +193,7 @@ def _require_finite(name: str, scores: AnswerScores) -> None:
         )
 
 
-def load(split_dir: Path, device: str) -> AnswerEvaluator:
-    return AnswerEvaluator.load(split_dir, device=device)
+load = AnswerEvaluator.load
 
 
 def load_sample(sample_dir: Path) -> AnswerEvaluator:

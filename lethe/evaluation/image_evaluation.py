@@ -115,7 +115,11 @@ class SplitEvaluator:
             torch.inference_mode(),
         ):
             forget = self.logits("forget").cpu().numpy()
-            _check_finite(forget)
+            if wrong := int((~np.isfinite(forget).all(axis=1)).sum()):
+                raise NonFiniteOutputs(
+                    f"the outputs for {wrong} of {len(forget)} forget images are infinite or not numbers; all must be "
+                    "finite"
+                )
             retain_logits, test_logits = self.logits("retain"), self.logits("test")
             retain, test = self._class_hits("retain", retain_logits), self._class_hits("test", test_logits)
         return RunOutputs(
@@ -202,20 +206,20 @@ def load_original(split_dir: Path) -> dict[str, Tensor]:
     return read_tensors(split_dir / ORIGINAL)
 
 
-class _ExactLinear(nn.Linear):
-    """A linear layer that computes in float32, whatever the layers before it compute in."""
+class _Exact(nn.Module):
+    """A layer that computes in float32, whatever the layers before it compute in."""
 
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False), device_arithmetic("float32", x.device):
-            return super().forward(x.float())
+            result: Tensor = super().forward(x.float())
+            return result
 
 
-class _ExactConv2d(nn.Conv2d):
-    """The same of a convolution, which ends networks that average a map of each class."""
+class _ExactLinear(_Exact, nn.Linear): ...
 
-    def forward(self, x: Tensor) -> Tensor:
-        with torch.autocast(x.device.type, enabled=False), device_arithmetic("float32", x.device):
-            return super().forward(x.float())
+
+class _ExactConv2d(_Exact, nn.Conv2d):  # ends networks that average a map of each class
+    ...
 
 
 _EXACT: dict[type[nn.Module], type[nn.Module]] = {nn.Linear: _ExactLinear, nn.Conv2d: _ExactConv2d}
@@ -233,16 +237,7 @@ def keep_last_layer_exact(net: nn.Module, n_classes: int) -> None:
         layers[-1].__class__ = _EXACT[type(layers[-1])]
 
 
-def _check_finite(logits: NDArray[Any]) -> None:
-    wrong = int((~np.isfinite(logits).all(axis=1)).sum())
-    if wrong:
-        raise NonFiniteOutputs(
-            f"the outputs for {wrong} of {len(logits)} forget images are infinite or not numbers; all must be finite"
-        )
-
-
-def load(split_dir: Path, device: str) -> SplitEvaluator:
-    return SplitEvaluator.load(split_dir, device=device)
+load = SplitEvaluator.load
 
 
 def load_sample(sample_dir: Path) -> SplitEvaluator:

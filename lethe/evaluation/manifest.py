@@ -1,7 +1,7 @@
 """manifest.json: what a prepared split consists of, how it was made, and whether it still is that."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -109,7 +109,7 @@ class Damage:
 
     path: str
     problem: Literal["missing", "wrong size", "wrong content"]
-    detail: str = field(default="")
+    detail: str = ""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.problem}" + (f" ({self.detail})" if self.detail else "")
@@ -135,7 +135,8 @@ def verify_split(split_dir: Path, *, only: Collection[str] | None = None) -> lis
     Raises SplitNotPrepared where there is no manifest, DamagedSplit where it cannot be read.
     """
     records = Manifest.read(split_dir).files
-    found = (find_damage(split_dir, path, record) for path, record in sorted(records.items()) if _wanted(path, only))
+    wanted = sorted(path for path in records if only is None or path in only)
+    found = (find_damage(split_dir, path, records[path]) for path in wanted)
     return [damage for damage in found if damage]
 
 
@@ -149,7 +150,3 @@ def require_whole(split_dir: Path, *, only: Collection[str] | None = None) -> Ma
         listed = "; ".join(str(damage) for damage in damages)
         raise DamagedSplit(f"{split_dir}: {listed}. Prepare the split again: only damaged files are rebuilt")
     return Manifest.read(split_dir)
-
-
-def _wanted(path: str, only: Collection[str] | None) -> bool:
-    return only is None or path in only

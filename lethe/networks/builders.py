@@ -19,9 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from lethe.networks.small_networks import AllCnn, CifarResNet, Mlp, SmallCnn, SmallVit
+from lethe.networks.small_networks import AllCnn, CifarResNet, Mlp, Shape, SmallCnn, SmallVit
 
-Shape = tuple[int, int, int]
 Builder = Callable[..., nn.Module]  # (input_shape, n_classes, *, options of the network)
 IMAGES = "image-classification"
 SOURCE = "module"  # the network that is Python text
@@ -85,8 +84,13 @@ _parameter_limit: int | None = None
 
 
 def _build(network: Mapping[str, Any]) -> nn.Module:
-    if network.get("task", IMAGES) != IMAGES:
-        return _builder_of_task(network["task"])(network)
+    task = network.get("task", IMAGES)
+    if task in TASK_BUILDERS:
+        module, function = TASK_BUILDERS[task]
+        built: nn.Module = getattr(import_module(module, __package__), function)(network)
+        return built
+    if task != IMAGES:
+        raise ValueError(f"unknown task {task!r}: allowed are {IMAGES}, {', '.join(TASK_BUILDERS)}")
     name = network["name"]
     shape = _shape(network["input_shape"])
     n_classes = int(network["n_classes"])
@@ -98,14 +102,6 @@ def _build(network: Mapping[str, Any]) -> nn.Module:
         _check_options(name, builder, options)
         return builder(shape, n_classes, **options)
     return _torchvision(name, shape, n_classes, **options)
-
-
-def _builder_of_task(task: str) -> Callable[[Mapping[str, Any]], nn.Module]:
-    if task not in TASK_BUILDERS:
-        raise ValueError(f"unknown task {task!r}: allowed are {IMAGES}, {', '.join(TASK_BUILDERS)}")
-    module, function = TASK_BUILDERS[task]
-    builder: Callable[[Mapping[str, Any]], nn.Module] = getattr(import_module(module, __package__), function)
-    return builder
 
 
 def to_inputs(images: Tensor, network: Mapping[str, Any]) -> Tensor:
@@ -126,30 +122,11 @@ def _per_channel(inputs: Tensor, value: float | list[float]) -> Tensor | float:
     return inputs.new_tensor(value).view(-1, 1, 1)
 
 
-def _mlp(input_shape: Shape, n_classes: int, *, hidden: list[int] | tuple[int, ...] = (64,)) -> nn.Module:
-    channels, height, width = input_shape
-    return Mlp(channels * height * width, n_classes, hidden=hidden)
-
-
-def _small_cnn(input_shape: Shape, n_classes: int, *, widths: list[int] | tuple[int, ...] = (8, 16, 32)) -> nn.Module:
-    return SmallCnn(input_shape[0], n_classes, widths=widths)
-
-
 def _cifar_resnet(depth: int) -> Builder:
     def builder(input_shape: Shape, n_classes: int) -> nn.Module:
-        return CifarResNet(input_shape[0], n_classes, depth=depth)
+        return CifarResNet(input_shape, n_classes, depth=depth)
 
     return builder
-
-
-def _all_cnn(input_shape: Shape, n_classes: int, *, width: int = 96) -> nn.Module:
-    return AllCnn(input_shape[0], n_classes, width=width)
-
-
-def _vit(
-    input_shape: Shape, n_classes: int, *, patch: int = 4, width: int = 192, depth: int = 6, heads: int = 3
-) -> nn.Module:
-    return SmallVit(input_shape, n_classes, patch=patch, width=width, depth=depth, heads=heads)
 
 
 def _tiny_vit(input_shape: Shape, n_classes: int, *, model: str = "tiny_vit_11m_224") -> nn.Module:
@@ -209,7 +186,10 @@ def _torchvision(name: str, shape: Shape, n_classes: int, *, stem: str = "imagen
         options["image_size"] = shape[1]
     net: nn.Module = models.get_model(name, weights=None, num_classes=n_classes, **options)
     if stem == "small":
-        _small_stem(net, name)
+        if not name.startswith(("resnet", "resnext", "wide_resnet")):
+            raise ValueError(f"stem 'small' is for ResNets, not {name!r}")
+        net.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
+        net.maxpool = nn.Identity()
     elif stem != "imagenet":
         raise ValueError(f"stem must be 'imagenet' or 'small', was {stem!r}")
     if shape[0] != 3:
@@ -217,32 +197,22 @@ def _torchvision(name: str, shape: Shape, n_classes: int, *, stem: str = "imagen
     return net
 
 
-def _small_stem(net: nn.Module, name: str) -> None:
-    if not name.startswith(("resnet", "resnext", "wide_resnet")):
-        raise ValueError(f"stem 'small' is for ResNets, not {name!r}")
-    net.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
-    net.maxpool = nn.Identity()
-
-
 def _change_input_channels(net: nn.Module, channels: int) -> None:
     """Replace the first convolution by one that takes `channels` planes, drawn again."""
     for path, module in net.named_modules():
         if isinstance(module, nn.Conv2d):
             parent, _, leaf = path.rpartition(".")
-            setattr(net.get_submodule(parent), leaf, _with_channels(module, channels))
+            convolution = nn.Conv2d(
+                channels,
+                module.out_channels,
+                module.kernel_size,  # type: ignore[arg-type]  # typed as tuple[int, ...], always two
+                stride=module.stride,  # type: ignore[arg-type]
+                padding=module.padding,  # type: ignore[arg-type]
+                bias=module.bias is not None,
+            )
+            setattr(net.get_submodule(parent), leaf, convolution)
             return
     raise ValueError("the network has no convolution whose input channels could be changed")
-
-
-def _with_channels(old: nn.Conv2d, channels: int) -> nn.Conv2d:
-    return nn.Conv2d(
-        channels,
-        old.out_channels,
-        old.kernel_size,  # type: ignore[arg-type]  # typed as tuple[int, ...], always two
-        stride=old.stride,  # type: ignore[arg-type]
-        padding=old.padding,  # type: ignore[arg-type]
-        bias=old.bias is not None,
-    )
 
 
 def _installed(name: str) -> Builder | None:
@@ -269,13 +239,13 @@ def _check_options(name: str, builder: Callable[..., nn.Module], options: dict[s
 
 
 BUILDERS: dict[str, Builder] = {
-    "mlp": _mlp,
-    "small_cnn": _small_cnn,
+    "mlp": Mlp,
+    "small_cnn": SmallCnn,
     "resnet20": _cifar_resnet(20),
     "resnet56": _cifar_resnet(56),
     "resnet110": _cifar_resnet(110),
-    "all_cnn": _all_cnn,
-    "vit": _vit,
+    "all_cnn": AllCnn,
+    "vit": SmallVit,
     "tiny_vit": _tiny_vit,
     SOURCE: _module,
 }

@@ -2,17 +2,20 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import prod
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+Shape = tuple[int, int, int]  # channels, height, width
+
 
 class Mlp(nn.Sequential):
     """Perceptron over the flattened image, ReLU between its layers."""
 
-    def __init__(self, n_inputs: int, n_classes: int, *, hidden: Sequence[int] = (64,)) -> None:
-        sizes = [n_inputs, *hidden]
+    def __init__(self, input_shape: Shape, n_classes: int, *, hidden: Sequence[int] = (64,)) -> None:
+        sizes = [prod(input_shape), *hidden]
         layers: list[nn.Module] = [nn.Flatten()]
         for before, after in pairwise(sizes):
             layers += [nn.Linear(before, after), nn.ReLU()]
@@ -22,9 +25,9 @@ class Mlp(nn.Sequential):
 class SmallCnn(nn.Module):
     """3x3 convolutions, each followed by ReLU and (while the image allows) 2x2 pooling; global mean; linear."""
 
-    def __init__(self, channels: int, n_classes: int, *, widths: Sequence[int] = (8, 16, 32)) -> None:
+    def __init__(self, input_shape: Shape, n_classes: int, *, widths: Sequence[int] = (8, 16, 32)) -> None:
         super().__init__()
-        sizes = [channels, *widths]
+        sizes = [input_shape[0], *widths]
         self.convolutions = nn.ModuleList(nn.Conv2d(before, after, 3, padding=1) for before, after in pairwise(sizes))
         self.classifier = nn.Linear(sizes[-1], n_classes)
 
@@ -63,11 +66,11 @@ class _CifarBlock(nn.Module):
 class CifarResNet(nn.Module):
     """ResNet of depth 6n+2 for small images (16-32-64 channels): ResNet-20, -56, -110."""
 
-    def __init__(self, channels: int, n_classes: int, *, depth: int) -> None:
+    def __init__(self, input_shape: Shape, n_classes: int, *, depth: int) -> None:
         if (depth - 2) % 6 != 0 or depth < 8:
             raise ValueError(f"depth must be 6n+2 with n >= 1 (8, 14, 20, 32, 44, 56, 110), was {depth}")
         super().__init__()
-        self.conv1 = nn.Conv2d(channels, 16, 3, padding=1, bias=False)
+        self.conv1 = nn.Conv2d(input_shape[0], 16, 3, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(16)
         blocks: list[nn.Module] = []
         before = 16
@@ -90,7 +93,7 @@ class CifarResNet(nn.Module):
 class AllCnn(nn.Sequential):
     """All-CNN-C (Springenberg et al. 2015) with batch normalisation, as unlearning papers use it."""
 
-    def __init__(self, channels: int, n_classes: int, *, width: int = 96) -> None:
+    def __init__(self, input_shape: Shape, n_classes: int, *, width: int = 96) -> None:
         wide = 2 * width
 
         def step(before: int, after: int, kernel: int = 3, stride: int = 1) -> list[nn.Module]:
@@ -99,7 +102,7 @@ class AllCnn(nn.Sequential):
             return [conv, nn.BatchNorm2d(after), nn.ReLU(inplace=True)]
 
         super().__init__(
-            *step(channels, width),
+            *step(input_shape[0], width),
             *step(width, width),
             *step(width, width, stride=2),
             *step(width, wide),
@@ -117,14 +120,7 @@ class SmallVit(nn.Module):
     """Vision transformer for small pictures: patches, a class token, learned positions, pre-norm blocks."""
 
     def __init__(
-        self,
-        input_shape: tuple[int, int, int],
-        n_classes: int,
-        *,
-        patch: int = 4,
-        width: int = 192,
-        depth: int = 6,
-        heads: int = 3,
+        self, input_shape: Shape, n_classes: int, *, patch: int = 4, width: int = 192, depth: int = 6, heads: int = 3
     ) -> None:
         channels, height, across = input_shape
         if height % patch or across % patch:

@@ -58,7 +58,9 @@ def _difference(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> st
     ]
     first, second = _by_id(before, kept_before), _by_id(after, kept_after)
     for name in sorted(set(first) & set(second) - {IDS}):
-        if count := _rows_that_differ(first[name], second[name]):
+        one, other = first[name], second[name]
+        differ = (one != other).reshape(len(one), -1).any(dim=1) if one.shape == other.shape else one.new_ones(len(one))
+        if count := int(differ.sum()):
             found.append(f"{name} of {count} of {len(before[IDS])} examples differ")
     return ", ".join(found)
 
@@ -66,12 +68,6 @@ def _difference(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> st
 def _by_id(tensors: Mapping[str, Tensor], kept: Tensor) -> dict[str, Tensor]:
     order = torch.argsort(tensors[IDS][kept])
     return {name: tensor[kept][order] for name, tensor in tensors.items() if len(tensor) == len(kept)}
-
-
-def _rows_that_differ(first: Tensor, second: Tensor) -> int:
-    if first.shape != second.shape:
-        return len(first)
-    return int((first != second).reshape(len(first), -1).any(dim=1).sum())
 
 
 SetSizes = dict[str, int]  # examples in retain, forget, validation and test
@@ -128,7 +124,9 @@ def check_data(competition: CompetitionFile) -> DataCheck:
         raise InvalidSplit("\n".join(dict.fromkeys(wrong)))
     if not isinstance(dataset, ImageDataset):
         return DataCheck(sizes)  # the number of tokens is known only when the data is cut
-    parameters, operations = _parameters(network), forward_operations(network)
+    with torch.random.fork_rng(devices=[]):
+        parameters = sum(parameter.numel() for parameter in build(network).parameters())
+    operations = forward_operations(network)
     n_retain = min(part["retain"] for part in sizes.values())
     return DataCheck(
         sizes,
@@ -138,11 +136,6 @@ def check_data(competition: CompetitionFile) -> DataCheck:
         parameters,
         (*dataset.notes, *_notes_on_labels(dataset), *_notes_on_size(parameters)),
     )
-
-
-def _parameters(network: Mapping[str, Any]) -> int:
-    with torch.random.fork_rng(devices=[]):
-        return sum(parameter.numel() for parameter in build(network).parameters())
 
 
 def _notes_on_size(parameters: int) -> list[str]:

@@ -28,7 +28,7 @@ from lethe.device import Precision, ran_out_of_memory
 from lethe.evaluation.image_evaluation import SplitEvaluator
 from lethe.evaluation.manifest import EvaluationSettings
 from lethe.networks.builders import build
-from lethe.preparation import model_shards, task_kinds
+from lethe.preparation import task_kinds
 from lethe.training import many_models, trainer
 from lethe.training.trainer import TrainingJob, untrained
 
@@ -131,10 +131,6 @@ def training_seconds(
     network: Mapping[str, Any], competition: CompetitionFile, retain: StoredSet, *, device: str
 ) -> float:
     return task_kinds.training_seconds(network, competition.training, n_images=len(retain), device=device)
-
-
-def models_per_shard(network: Mapping[str, Any], competition: CompetitionFile, *, model_s: float, device: str) -> int:
-    return model_shards.models_per_shard(network, competition.training, model_s=model_s, device=device)
 
 
 def make_evaluator(

@@ -35,7 +35,7 @@ from lethe.metrics.core.array_catalogue import CaptureLevel
 from lethe.metrics.distribution.recipe_spread import AUGMENTATIONS
 from lethe.preparation.model_shards import STAGES, ModelShards, ShardPlan
 from lethe.preparation.public_sample import SAMPLE_FILES
-from lethe.preparation.split_parts import REPORT, REPORT_PAGE, TRAINED_ON, SplitParts
+from lethe.preparation.split_parts import REPORT, REPORT_PAGE, TRAINED_ON, SplitParts, measure_retraining
 from lethe.preparation.step_cache import (
     OnProgress,
     PreparationProgress,
@@ -121,7 +121,7 @@ class Preparation(SplitParts):
             Step("sample", SAMPLE_FILES, self._make_sample),
             *([Step("sample-answers", answers, self._answer_sample, inputs=sample)] if answers else []),
             Step("original", (ORIGINAL,), self._make_original, inputs=(NETWORK, *data, *self._trained_from)),
-            Step("timing", (), self._measure_retraining),
+            Step("timing", (), lambda: dict(measure_retraining(self._job("retain"), self._seed("timing", 0)))),
         ]
 
     def model_set_steps(self) -> list[Step]:

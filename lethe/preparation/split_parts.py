@@ -1,7 +1,6 @@
 """What the steps of one split share, and how each part of it is made."""
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from html import escape
@@ -25,7 +24,7 @@ from lethe.evaluation.manifest import EvaluationSettings
 from lethe.evaluation.model_outputs import ORIGINAL, ORIGINAL_OUTPUTS, Kind, write_outputs
 from lethe.evaluation.shard_outputs import StoredOutputs
 from lethe.metrics.scoring.protocols import EvaluationSetup, SetupPlan
-from lethe.preparation.model_shards import ModelShards, ShardPlan
+from lethe.preparation.model_shards import ModelShards, ShardPlan, models_per_shard
 from lethe.preparation.public_sample import write_sample
 from lethe.preparation.step_cache import OnProgress, PreparationProgress, Step, Workspace, fingerprint, maker
 from lethe.preparation.task_kinds import task_preparation
@@ -148,14 +147,18 @@ class SplitParts:
         job = self._job("retain", "forget")
         digest = self.workspace.digest((NETWORK, SET_PATHS["retain"], SET_PATHS["forget"]))
         checkpoints = TrainingCheckpoints(self.workspace.work_dir / "original", digest)
-        state = train_original(job, self._seed("original", 0), checkpoints=checkpoints, progress=self.progress)
+        done = 0
+
+        def on_epoch(n: int) -> None:
+            nonlocal done
+            done += n
+            self.progress(PreparationProgress("original model", done, job.recipe.epochs))
+
+        state = train_or_resume(job, 0, self._seed("original", 0), checkpoints=checkpoints, on_epoch=on_epoch)
         accuracy = self.task.training_accuracy(job, state)
         check_learned(self.competition, "the original model", accuracy, chance=self.task.chance(self.network))
         write_tensors(self.out / ORIGINAL, state)
         return {"train_accuracy": accuracy}
-
-    def _measure_retraining(self) -> dict[str, Any]:
-        return dict(measure_retraining(self._job("retain"), self._seed("timing", 0)))
 
     def _find_batch_size(self) -> dict[str, Any]:
         given: dict[str, Any] = {"device": self.device, "precision": self._precision}
@@ -164,7 +167,7 @@ class SplitParts:
     def _make_plan(self) -> dict[str, Any]:
         """Decide which models go into one file; later calls keep to it, as the files that there are do."""
         model_s = self.task.training_seconds(self.network, self.competition, self.sets["retain"], device=self.device)
-        per_shard = self.task.models_per_shard(self.network, self.competition, model_s=model_s, device=self.device)
+        per_shard = models_per_shard(self.network, self.competition.training, model_s=model_s, device=self.device)
         return {"model_s": round(model_s, 6), "models_per_shard": per_shard}
 
     def shards(self, kind: Kind) -> ModelShards:
@@ -188,15 +191,6 @@ class SplitParts:
     def _write_original_outputs(self) -> None:
         outputs = StoredOutputs.of_runs([self.evaluator.evaluate_state(load_original(self.out))])
         write_outputs(outputs, self.out / ORIGINAL_OUTPUTS)
-
-
-def train_original(
-    job: Job, seed: int, *, checkpoints: TrainingCheckpoints, progress: OnProgress
-) -> dict[str, torch.Tensor]:
-    """Return the original model's state_dict, trained from the newest of its checkpoints on."""
-    return train_or_resume(
-        job, 0, seed, checkpoints=checkpoints, on_epoch=_counted(progress, "original model", job.recipe.epochs)
-    )
 
 
 def measure_retraining(job: Job, seed: int) -> dict[str, float]:
@@ -234,17 +228,6 @@ def _stacked_model_s(job: TrainingJob) -> float:
     train_stacked(replace(job, recipe=few), seeds, on_epoch=lambda _: ends.append(time.process_time()))
     epoch_s = min(after - before for before, after in pairwise(ends))
     return job.recipe.epochs * epoch_s / ENSEMBLE_SIZE
-
-
-def _counted(progress: OnProgress, stage: str, total: int) -> Callable[[int], None]:
-    done = 0
-
-    def advance(n: int) -> None:
-        nonlocal done
-        done += n
-        progress(PreparationProgress(stage, done, total))
-
-    return advance
 
 
 def report_page(report: SplitReport) -> str:

@@ -110,11 +110,6 @@ class TaskPreparation(Protocol):
     ) -> float:
         """Return about how long one process trains one model."""
 
-    def models_per_shard(
-        self, network: Mapping[str, Any], competition: CompetitionFile, *, model_s: float, device: str
-    ) -> int:
-        """Return how many models are trained together and kept in one file."""
-
     def make_evaluator(
         self,
         split_dir: Path,

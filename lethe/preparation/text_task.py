@@ -39,13 +39,12 @@ from lethe.networks.builders import build
 from lethe.networks.decoder import Decoder
 from lethe.networks.language_models import NAME as TRANSFORMERS
 from lethe.networks.language_models import SIZES, width_of
-from lethe.preparation.model_shards import MODELS_PER_SHARD, SHARD_BYTES, SHARD_S
 from lethe.preparation.public_sample import with_sample_recipe
 from lethe.runtime.weights_layout import ORIGINAL_MODEL
 from lethe.text_files import as_on_disk
 from lethe.training.answer_training import AnswerJob
 from lethe.training.checkpoints import TrainingCheckpoints
-from lethe.training.many_models import model_bytes, train_in_turn
+from lethe.training.many_models import train_in_turn
 from lethe.training.pretrained import Pretrained, load_pretrained, options_of, vocabulary_size, with_vocabulary
 from lethe.training.trainer import OnEpoch, OnNote, State, train_model
 
@@ -198,18 +197,6 @@ def training_seconds(
     with torch.random.fork_rng(devices=[]):
         n_weights = sum(parameter.numel() for parameter in build(network).parameters())
     return 6 * n_weights * n_tokens * competition.training.epochs / RATES[device]
-
-
-def models_per_shard(
-    network: Mapping[str, Any],
-    competition: CompetitionFile,  # noqa: ARG001
-    *,
-    model_s: float,
-    device: str,  # noqa: ARG001
-) -> int:
-    most = max(1, min(MODELS_PER_SHARD, SHARD_BYTES // model_bytes(network)))
-    wanted = max(1, int(SHARD_S / model_s))
-    return min(most, 1 << (wanted.bit_length() - 1))
 
 
 def make_evaluator(

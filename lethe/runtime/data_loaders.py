@@ -8,7 +8,7 @@ import dis
 import json
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -233,24 +233,16 @@ class ShuffledLoader(DataLoader[Any]):
         return self._examples.epoch(order, self._step)
 
 
-def _collate_dicts(batch: Sequence[DictSample], *, collate_fn_map: Any = None) -> Any:  # noqa: ARG001 - torch's call
+def _collate(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:  # noqa: ARG001 - torch's call
     if isinstance(batch, Batch):
         return batch.dataset.collated(batch.indices)
-    return DictSample(default_collate([dict(sample) for sample in batch]))
-
-
-def _collate_tuples(batch: Sequence[TupleSample], *, collate_fn_map: Any = None) -> Any:  # noqa: ARG001
-    if isinstance(batch, Batch):
-        return batch.dataset.collated(batch.indices)
+    if isinstance(batch[0], DictSample):
+        return DictSample(default_collate([dict(sample) for sample in batch]))
     return default_collate([tuple(sample) for sample in batch])
 
 
-_COLLATORS: dict[type | tuple[type, ...], Callable[..., Any]] = {
-    DictSample: _collate_dicts,
-    TupleSample: _collate_tuples,
-}
 # torch's documented way to teach default_collate a type: loaders that a participant makes are as fast as ours
-default_collate_fn_map.update(_COLLATORS)
+default_collate_fn_map.update({DictSample: _collate, TupleSample: _collate})
 
 
 def load_data(data_dir: Path) -> GuestData:

@@ -6,6 +6,7 @@ gradients of perceptrons are written out: recording operations in order to find 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any, cast
 
 import torch
@@ -49,9 +50,9 @@ def can_stack(job: TrainingJob) -> bool:
 
 def stacks_well(network: Mapping[str, Any], recipe: Training, *, device: str) -> bool:
     """Say the same of a network and recipe whose data is not at hand."""
-    name, (_, height, width) = network["name"], network["input_shape"]
+    name = network["name"]
     return (
-        (name == "mlp" or (name == "small_cnn" and height * width <= GROUPED_PIXELS))
+        (name == "mlp" or (name == "small_cnn" and prod(network["input_shape"][1:]) <= GROUPED_PIXELS))
         and recipe.augmentation == "none"
         and recipe.mixing == "none"
         and recipe.precision == "float32"

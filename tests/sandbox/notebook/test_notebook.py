@@ -300,8 +300,8 @@ net.load_state_dict(plain.state_dict())
 assert list(net.state_dict()) == list(plain.state_dict())
 assert torch.equal(net(pictures), plain(scaled))
 assert torch.equal(copy.deepcopy(net)(pictures), plain(scaled))
-assert scale_in(Mlp(64, 10), {"input_scale": 1.0, "input_shift": 0.0})
-assert not scale_in(Mlp(64, 10), description)
+assert scale_in(Mlp((1, 8, 8), 10), {"input_scale": 1.0, "input_shift": 0.0})
+assert not scale_in(Mlp((1, 8, 8), 10), description)
 """
 
 
