@@ -18,7 +18,7 @@ from server.models.competition import Competition, Split
 from server.models.submission import Submission
 from tests.support.instance import Instance
 from tests.support.scores import add_metric, add_submission, add_team, scored
-from tests.support.web import counted_queries
+from tests.support.web import Visitor, counted_queries
 
 BASE = "/api/v1/competitions/digits"
 Line = tuple[int | None, str, float | None, int]
@@ -222,6 +222,12 @@ def test_exact_scores_stay_hidden_on_a_ladder_until_the_reveal(both: Instance) -
     assert (row["team"], row["score"], row["mode"]) == ("ada", 0.25, "function"), "of the one that moved the ladder"
     figure = both.client.get("/competitions/digits/leaderboard/figures/scores.json").json()
     assert {point["score"] for point in figure["data"]["values"]} == {0.25}
+    page = "/competitions/digits/submissions"
+    ada_in = Visitor(both, "ada")
+    assert [ada_in.get(f"{page}?show={show}").status_code for show in ("newest", "best")] == [200, 404]
+    with both.database.read() as session:
+        summary = boards.summary(session, session.query(Competition).one())
+    assert (summary.teams, summary.best, summary.share_of_oracle) == (1, None, None)
     assert both.client.get(f"{BASE}/finals", headers=ada).json() == []
     assert both.client.get(f"/api/v1/submissions/{sent[0]}/receipt", headers=ada).status_code == 404
     both.close(olga)
