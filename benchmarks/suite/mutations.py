@@ -277,9 +277,8 @@ def main() -> None:
             started = time.monotonic()
             noticed = is_noticed(fault, copy, noticing[fault.rule])
             missed += [] if noticed else [fault]
-            said = "noticed" if noticed else "MISSED "
-            took = f"{time.monotonic() - started:5.0f} s"
-            print(f"{said} {took} {fault.module}:{fault.line} {fault.before} -> {fault.after.strip()}", flush=True)
+            said = f"{'noticed' if noticed else 'MISSED '} {time.monotonic() - started:5.0f} s"
+            print(f"{said} {fault.module}:{fault.line} {fault.before} -> {fault.after.strip()}", flush=True)
     places = [f"{fault.module}:{fault.line}:{fault.column}" for fault in missed]
     summary = {"seed": given.seed, "faults": len(drawn), "noticed": len(drawn) - len(missed)}
     print(json.dumps(summary | {"missed": places}))
