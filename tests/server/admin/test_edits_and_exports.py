@@ -51,9 +51,7 @@ def patched(server: Instance, headers: dict[str, str], **body: Any) -> dict[str,
     return found
 
 
-@pytest.mark.parametrize(
-    ("body", "state"), list(zip(CHANGES, cycle([CompetitionState.OPEN, CompetitionState.CLOSED]))), ids=str
-)
+@pytest.mark.parametrize(("body", "state"), list(zip(CHANGES, cycle([CompetitionState.OPEN, CompetitionState.CLOSED]))))
 def test_preview_says_what_is_then_done(both: Instance, body: dict[str, Any], state: CompetitionState) -> None:
     owner, ada = both.account("olga", Role.ORGANISER), both.participant("ada")
     both.competition(organiser=owner, limits={"submissions_per_day": 5})
