@@ -159,11 +159,12 @@ def test_failed_run_ends_the_process_and_the_next_one_is_fresh(shard: Sandbox, s
 
 
 def test_process_that_no_longer_listens_is_the_submissions_failure(shard: Sandbox, stage: Path) -> None:
-    source = "import os\n\ndef unlearning(*_):\n    os.close(4)\n"  # where the next run is asked for
+    # In the place where the next run is asked for: what says nothing, so that the process does not end by itself.
+    source = "import os\n\ndef unlearning(*_):\n    os.dup2(os.pipe()[0], 4)\n"
     folder = write_submission(stage, "deaf", source)
     assert shard.run(RunRequest(code_dir=folder)).weights is not None
     verdict = shard.run(RunRequest(code_dir=folder)).verdict
-    assert (verdict.error_class, verdict.fault) == ("no-weights", Blame.PARTICIPANT), verdict
+    assert (verdict.error_class, verdict.fault) == ("idle", Blame.PARTICIPANT), verdict
 
 
 FORGED = """
