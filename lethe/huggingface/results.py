@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lethe.data.files import write_text
 from lethe.errors import AppError
 
 
@@ -95,6 +94,8 @@ class KeptResults:
             return None
 
     def write(self, key: Mapping[str, Any], value: Any) -> None:
+        from lethe.data.files import write_text  # noqa: PLC0415  safetensors, which a wheel without extras lacks
+
         write_text(self._path(key), json.dumps(value))
 
     def remove(self) -> None:
