@@ -163,7 +163,7 @@ _PHRASES = (
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
-    """Say whether an error, or the one it came out of, is a lack of the device's memory.
+    """Return whether an error, or its cause, means that the device ran out of memory.
 
     Only torch's own allocator raises OutOfMemoryError. Libraries and the driver raise a RuntimeError that says so, and
     the end of a graph whose capture broke off raises one more in its place.

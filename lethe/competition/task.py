@@ -141,7 +141,7 @@ def task_name(slug: str) -> str:
 
 
 def completed(data: Any) -> Any:
-    """Return a competition file's values with each task completed; anything else as it is.
+    """Return a competition file's values with each task completed. Values without tasks are returned unchanged.
 
     Where the competition says nothing of a section, it has its first task's: it is never evaluated itself. Values that
     were completed before stay, but for what the competition shares. Raises ValueError naming each wrong task.

@@ -73,7 +73,7 @@ def pad_answers(answers: Sequence[TokenizedAnswer], *, padding_id: int) -> Batch
 
 
 def batches_by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
-    """Yield positions in batches of similar length, the longest first: the least padding, and memory peaks at once."""
+    """Yield positions in batches of similar length, the longest first: little padding, memory peaks first."""
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     for first in range(0, len(order), batch_size):
         yield order[first : first + batch_size]

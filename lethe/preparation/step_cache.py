@@ -245,7 +245,7 @@ def library_versions() -> dict[str, str]:
 
 
 def describe_version_change(before: dict[str, str], now: dict[str, str]) -> str:
-    """Say which libraries are not those that the split's first files were made with; nothing where all are.
+    """Name the libraries whose versions differ from those of the split's first files; empty if none differs.
 
     The build, as in 0.26.0+cpu, is not part of every version that was written down.
     """
